@@ -1,1 +1,1 @@
-"""What every other package stands on: strict JSON, schemas, the masking of secrets, and the words for what came out."""
+"""The lowest package: strict JSON, schemas, masking of secrets, safe paths, and the enums of results."""

@@ -1,12 +1,12 @@
-"""Paths beneath a root, reached without following any symbolic link below it.
+"""Paths beneath a root, opened without following any symbolic link below it.
 
     place = Beneath(evidence, "PMAT-697/F-DISTILL-SMOKE-001")
     place.make_folder()
     with (place / "record.json").create() as file:
         file.write(content)
 
-The root is trusted and can be reached through links. What lies beneath it can be of others, and can change at any
-time. So each call walks from the root, one name at a time, relative to the folder that it has opened.
+The root is trusted, and its own path may contain links. Entries beneath it can belong to others and change at any
+time. So each call walks from the root with `openat`, one name at a time.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _PASS_THROUGH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 @final
 @dataclass(frozen=True)
 class Beneath:
-    """A root and the relative POSIX name of something beneath it; the empty name is the root.
+    """A root and the relative POSIX name of an entry beneath it; the empty name is the root.
 
-    Every method raises OSError with the path that is in the way: a link, something of another kind, or nothing.
+    Every method raises OSError with the path that is a link, of another kind, or missing.
     """
 
     root: Path
     name: str = ""
     held: int | None = None
-    """A descriptor of the root, from which every call walks; None if each call opens the root by its path."""
+    """A descriptor of the root, from which every call walks; None to open the root by its path in each call."""
 
     def __post_init__(self) -> None:
         """Refuse a name that leads out of the root."""
@@ -45,7 +45,7 @@ class Beneath:
             raise ValueError(f"{self.name!r} is not a plain relative name")
 
     def __truediv__(self, name: str) -> Beneath:
-        """The place with this name beneath this one."""
+        """Return the entry with this name beneath this one."""
         return replace(self, name=f"{self.name}/{name}" if self.name else name)
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ class Beneath:
 
     @property
     def path(self) -> Path:
-        """The path, for messages and for calls that do not depend on what lies beneath the root."""
+        """The path, for messages and for trusted calls."""
         return self.root / self.name
 
     @property
     def parent(self) -> Beneath:
-        """The folder that holds this one; ValueError for the root."""
+        """The parent folder; ValueError for the root."""
         if not self.name:
             raise ValueError(f"{self.root} is the root")
         return replace(self, name=self.name.rpartition("/")[0])
@@ -83,7 +83,7 @@ class Beneath:
 
     @contextmanager
     def passage(self) -> Iterator[int]:
-        """Open the folder for the block, as a descriptor for the `dir_fd` of other calls. It need not be readable."""
+        """Open the folder for the block as a `dir_fd` descriptor. The folder need not be readable."""
         descriptor = os.open(self._walked, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             place = Beneath(self.root)
@@ -96,12 +96,12 @@ class Beneath:
             os.close(descriptor)
 
     def entries(self, most: int | None = None) -> list[tuple[str, os.stat_result]]:
-        """The names in the folder, sorted, each with its status; links are not followed. At most `most` are listed."""
+        """Return up to `most` names in the folder, sorted, each with its status. Links are not followed."""
         with self.folder() as descriptor, os.scandir(descriptor) as scan:
             return sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in islice(scan, most))
 
     def status(self) -> os.stat_result | None:
-        """What is there, without following a link; None if there is nothing."""
+        """Return the status of the entry, without following a link; None if there is no entry."""
         if not self.name:
             return os.stat(self._walked)
         try:
@@ -111,7 +111,7 @@ class Beneath:
             return None
 
     def make_folder(self) -> None:
-        """Make the folder, and the folders above it, if they do not exist."""
+        """Create the folder and its parents, if they do not exist."""
         if not self.name:
             if self.held is not None:
                 return
@@ -139,12 +139,12 @@ class Beneath:
         return os.fdopen(descriptor, "rb")
 
     def create(self) -> BinaryIO:
-        """Create a file for writing. Nothing may be at its place, not even a link."""
+        """Create a file for writing. No entry may exist, not even a link."""
         with self.parent.passage() as above:
             return os.fdopen(self._opened(above, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
 
     def rename(self, to: Beneath) -> None:
-        """Rename this to another place."""
+        """Rename this entry."""
         with self.parent.passage() as source, to.parent.passage() as target:
             try:
                 os.rename(self.last, to.last, src_dir_fd=source, dst_dir_fd=target)

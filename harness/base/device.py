@@ -1,7 +1,7 @@
-"""Devices, and device classes: which devices count as the same when evidence is compared.
+"""Devices and device classes. Evidence from devices of one class is comparable.
 
-Two GPUs are of one class if the driver gives them one name and one compute capability. Processors differ only by their
-architecture, because no claim is about one particular processor.
+GPUs of one class have the same name and compute capability, according to the driver. CPUs of one class have the same
+architecture, because no claim is about a particular CPU.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Target(TypedDict, total=False):
     type: str
     """"cpu" or "cuda"."""
     device: str
-    """A part of the GPU's name."""
+    """A substring of the GPU's name."""
     compute_capability: str
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Device(JsonDataclass):
-    """The device of a trial, as the driver and the system describe it. What could not be read is None."""
+    """The device of a trial, as reported by driver and system. Unknown values are None."""
 
     LEFT_OUT: ClassVar = (None,)
 
@@ -42,43 +42,43 @@ class Device(JsonDataclass):
     memory_bytes: int | None = None
     """The GPU's memory; for a CPU, the system's."""
     memory_source: str | None = None
-    """Where `memory_bytes` was read, or why it could not be."""
+    """The source of `memory_bytes`, or why it could not be read."""
     unified: bool | None = None
-    """Whether the GPU shares the memory of the system; None for a CPU."""
+    """Whether the GPU has unified memory; None for a CPU."""
     uuid: str | None = None
-    """Names this one GPU; None for a CPU."""
+    """The GPU's unique id; None for a CPU."""
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is a GPU."""
+        """Whether the device is a GPU."""
         return self.type == "cuda"
 
 
 @final
 @dataclass(frozen=True, order=True, slots=True)
 class DeviceClass:
-    """A kind of device that evidence speaks of."""
+    """The devices that share name and compute capability."""
 
     type: str
     """"cpu" or "cuda"."""
     name: str
     """The GPU's name as the driver has it; of a CPU the architecture, such as "x86_64"."""
     compute_capability: str = ""
-    """Such as "9.0"; empty for a CPU, and where it could not be read."""
+    """Such as "9.0"; empty for a CPU, and if unknown."""
 
     @classmethod
     def of(cls, device: Device) -> DeviceClass:
-        """The class of a device."""
+        """Return the class of a device."""
         return cls(device.type, device.name, device.compute_capability or "")
 
     def __str__(self) -> str:
-        """The name in reports: CPU x86_64, or NVIDIA H200 (9.0)."""
+        """Return the name for reports: CPU x86_64, or NVIDIA H200 (9.0)."""
         if self.type == "cpu":
             return f"CPU {self.name}"
         return f"{self.name} ({self.compute_capability})" if self.compute_capability else self.name
 
     def meets(self, target: Target) -> bool:
-        """Whether it is hardware that a contract's `target` names. If the target names none, no device meets it."""
+        """Whether the class matches a contract's `target`. No class matches an empty target."""
         met = (
             target.get("type", self.type) == self.type,
             target.get("device", self.name) in self.name,
@@ -88,7 +88,7 @@ class DeviceClass:
 
 
 def hardware(target: Target) -> str:
-    """The hardware that a contract's `target` speaks of, in words; empty where it names none."""
+    """Describe the hardware of a contract's `target`; empty for an empty target."""
     capability = target.get("compute_capability")
     parts = [
         target.get("device") or _KINDS.get(target.get("type", ""), ""),

@@ -1,4 +1,4 @@
-"""Dataclasses with a JSON form that follows from the types of their fields.
+"""Dataclasses with a JSON form that is derived from the types of their fields.
 
     @dataclass(frozen=True)
     class Bound(JsonDataclass):
@@ -7,8 +7,8 @@
 
     Bound.from_json(bound.to_json()) == bound
 
-In JSON, an enum is its value, a path its text, a tuple a list, and a dataclass an object. A number that is not finite
-is tagged (see `strictjson`). Reading is strict: a value of another type is refused, and True is no number.
+In JSON, an enum is its value, a path a string, a tuple a list, and a dataclass an object. Non-finite numbers are
+tagged (see `strictjson`). Reading is strict: a value of another type is refused, and True is not a number.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["JsonDataclass"]
 
 
 class JsonDataclass:
-    """The base of a dataclass that has a JSON form."""
+    """Base class of dataclasses with a JSON form."""
 
     __slots__ = ()
 
     SCHEMA: ClassVar[str] = ""
-    """The schema (see `harness.base.schemas`) that a document must satisfy; empty for none."""
+    """The name of the schema that a document must satisfy (see `harness.base.schemas`); empty for none."""
     FORMAT: ClassVar[int | None] = None
-    """The number that a document states as its `format`; None if it states none."""
+    """The value of a document's key `format`; None if it has none."""
     LEFT_OUT: ClassVar[tuple[Any, ...]] = ()
-    """A field with one of these values is not in the document."""
+    """Fields with one of these values are omitted from the document."""
 
     def to_json(self) -> dict[str, Any]:
-        """The document, strict JSON."""
+        """Return the document as strict JSON."""
         plain: dict[str, Any] = {} if self.FORMAT is None else {"format": self.FORMAT}
         for name, form in self._forms().items():
             value = getattr(self, name)
@@ -50,10 +50,10 @@ class JsonDataclass:
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """The inverse of `to_json`. Fields with a default may be missing.
+        """Reverse `to_json`. Fields with a default may be missing.
 
         Raises:
-            DocumentError: the document violates the schema, or does not have the fields or their types.
+            DocumentError: the document violates the schema, or has other fields or types.
         """
         if cls.SCHEMA:
             schemas.check(cls.SCHEMA, document)
@@ -72,21 +72,21 @@ class JsonDataclass:
     @classmethod
     @cache
     def _forms(cls) -> Mapping[str, _Form]:
-        """The forms of the fields, by name."""
+        """Return the forms of the fields by name."""
         hints = get_type_hints(cls)
         return {field.name: _form(hints[field.name]) for field in fields(cls)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How values of one type are written as JSON and read from it. Reading raises DocumentError."""
+    """Converts values of one type to JSON and back. Reading raises DocumentError."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
 
 def _form(hint: Any) -> _Form:
-    """The form of a type."""
+    """Return the form of a type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in (str, int, bool):
         return _Form(_same, _of(hint))
@@ -123,7 +123,7 @@ def _same(value: Any) -> Any:
 
 
 def _of(*kinds: type[Any]) -> Callable[[Any], Any]:
-    """Reads a value of exactly one of these types."""
+    """Return a reader for values of exactly one of these types."""
 
     def read(value: Any) -> Any:
         if type(value) not in kinds:
@@ -161,7 +161,7 @@ def _items(item: _Form, origin: type[Any]) -> _Form:
 
 
 def _values(item: _Form) -> _Form:
-    """A map by name. The tag of a number is not a map."""
+    """Return the form of a map by name. The tag of a non-finite number is not a map."""
 
     def read(value: Any) -> Any:
         if strictjson.is_tagged(_of(dict)(value)):

@@ -1,16 +1,16 @@
 """Finds known secrets in text, also encoded or split.
 
     known = KnownValues(["correct horse"])
-    known.spans("Y29ycmVjdCBob3JzZQ==")     # [(0, 17)]: the characters of base64 that hold only the secret
+    known.spans("Y29ycmVjdCBob3JzZQ==")     # [(0, 17)]: the base64 characters that encode only the secret
 
-Every form of a secret is derived once. A text is read through several lenses: as it is, without what a terminal does
-not show, and with its escapes decoded. Each run of _SHORTEST characters that a lens shows is looked up among the
-beginnings of all forms, so the time grows with the text and not with the number of secrets.
+All forms of a secret are derived once. A text is searched as it is, without invisible characters, and with escapes
+decoded; each of these views is a lens. Every run of _SHORTEST characters of a view is looked up among the prefixes of
+all forms, so the time depends on the length of the text, not on the number of secrets.
 
 These forms are found, in each normal form of Unicode: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for
 URLs), base32 or hex (also with separators); percent encoding, escapes of JSON, Python and C, and HTML entities, up to
-two levels; and every form split by line breaks, control characters or ANSI codes. Other encodings, compression and
-encryption are not seen.
+two levels; and all forms split by line breaks, control characters or ANSI codes. Other encodings, compression and
+encryption are not detected.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from unicodedata import normalize
 __all__ = ["KnownValues"]
 
 _SHORTEST: Final = 8
-"""Fewest characters of a value, and of each form of it. A shorter one is found in texts that hold no secret."""
+"""Minimum characters of a value and of each form. Shorter ones occur in texts without a secret."""
 
 _NORMAL_FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 
 _Stage = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
-"""What a lens replaces, and by what."""
+"""A pattern that a lens replaces, and the replacement."""
 
 
 def _unescaped(token: re.Match[str]) -> str:
-    """Return what an escape stands for."""
+    """Decode an escape."""
     text = token[0]
     if text[0] == "&":
         return html.unescape(text)
@@ -58,8 +58,8 @@ _HIDDEN: Final[_Stage] = (
     re.compile("\x1b\\[[0-?]*+[ -/]*+[@-~]|[\x00-\x08\x0a-\x1f\x7f\xad\u200b-\u200d\u2060\u2400\ufeff]"),
     lambda token: "",
 )
-"""What may stand between two characters unseen: ANSI codes, line breaks and other control characters. U+2400 is the
-sign that logs have for NUL, which UTF-16 puts between ASCII characters."""
+"""Invisible characters: ANSI codes, line breaks and other control characters. U+2400 is the
+symbol in logs for NUL, which UTF-16 puts between ASCII characters."""
 _ESCAPES: Final[_Stage] = (
     re.compile(
         r"""(?x) (?:%[0-9A-Fa-f]{2})+ | (?P<octal>(?:\\++[0-3][0-7]{2})+)
@@ -91,7 +91,7 @@ class KnownValues:
 
     def __init__(self, values: Iterable[str]) -> None:
         """Args:
-        values: the secrets; those of fewer than _SHORTEST characters are left out.
+        values: the secrets. Those with fewer than _SHORTEST characters are ignored.
         """
         long = {
             form
@@ -104,7 +104,7 @@ class KnownValues:
         self._hex = _by_prefix({content.hex() for value in long for content in _encoded(value)})
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where secrets are: their starts and ends, in order and without overlap."""
+        """Return start and end of each secret in the text, in order and without overlap."""
         if len(text) < _SHORTEST or not self._forms:
             return []
         spans: set[tuple[int, int]] = set()
@@ -119,7 +119,7 @@ class KnownValues:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the value as it is, as a URL or Python's `ascii` has it, as decoded from other encodings, and in base64."""
+    """Yield the value itself, in URLs, in Python's `ascii`, decoded with wrong encodings, and in base64 and base32."""
     yield value
     yield value.replace(" ", "+")
     yield ascii(value)[1:-1]  # its Latin-1 can read like bytes of UTF-8
@@ -128,7 +128,7 @@ def _forms(value: str) -> Iterator[str]:
         yield content.decode("latin-1")
         for bits, encode in ((6, base64.b64encode), (6, base64.urlsafe_b64encode), (5, base64.b32encode)):
             for offset in range(5 if bits == 5 else 3):
-                # Characters that also hold bits of a neighbour are cut off.
+                # Characters that also encode bits of neighbouring bytes are cut off.
                 first, end = -(-8 * offset // bits), 8 * (offset + len(content)) // bits
                 yield encode(bytes(offset) + content).decode()[first:end]
 
@@ -155,14 +155,14 @@ def _matches(text: str, forms: dict[str, list[str]]) -> Iterator[tuple[int, int]
 
 
 def _filtered(text: str, lens: tuple[_Stage, ...]) -> str:
-    """Return what a lens shows of a text."""
+    """Apply the replacements of a lens to a text."""
     for pattern, replacement in lens:
         text = pattern.sub(replacement, text)
     return text
 
 
 def _original_spans(text: str, lens: tuple[_Stage, ...], spans: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return the spans of the text that a lens shows as these spans."""
+    """Map spans of a lens's view back to spans of the text."""
     if not spans or not lens:
         return spans
     starts, ends = list(range(len(text))), list(range(1, len(text) + 1))

@@ -1,6 +1,4 @@
-"""What distributions add to the harness, ours and others: entry points of a group, imported when they are used; extras.
-
-An extra is a list of optional packages of ours."""
+"""Plugins: entry points of a group, from any distribution, imported on use. Also the optional extras of the harness."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ class PluginError(Exception):
 
 @dataclass(frozen=True)
 class Plugin:
-    """A name of a group, with its entry point in each distribution that gives it."""
+    """A name in a group, with its entry point in each distribution that declares it."""
 
     name: str
     entry_points: dict[str, EntryPoint]
 
     @property
     def origin(self) -> str:
-        """The distributions, and what they declare."""
+        """The distributions and their entry points, as text."""
         return " and ".join(
             f"{distribution} ({entry_point.value})" for distribution, entry_point in sorted(self.entry_points.items())
         )
@@ -42,7 +40,7 @@ class Plugin:
         """Import the object.
 
         Raises:
-            PluginError: several distributions give the name, or the import fails in any way.
+            PluginError: several distributions declare the name, or the import fails.
         """
         if len(self.entry_points) > 1:
             raise PluginError(f"{self.name} is declared by {self.origin}; uninstall all of them but one")
@@ -55,7 +53,7 @@ class Plugin:
 
 
 def plugins(group: str) -> dict[str, Plugin]:
-    """Return what is declared in a group, by name. A checkout declares it in its pyproject.toml, installed or not."""
+    """Return the plugins of a group by name. In a checkout, the harness's own come from its pyproject.toml."""
     from importlib.metadata import EntryPoint, entry_points  # slow to import
 
     declared = _declared_in_checkout()
@@ -80,7 +78,7 @@ def _declared_in_checkout() -> dict[str, dict[str, str]] | None:
 
 
 def installation(extra: str) -> str:
-    """Return the command that installs an extra of the harness from where the harness itself came."""
+    """Return the pip command that installs an extra from the same source as the harness."""
     return f"pip install {shlex.quote(_requirement(extra))}"
 
 

@@ -1,9 +1,9 @@
-"""Keeps secrets out of bundles: an allowlist for environment variables, and a mask for text.
+"""Keeps secrets out of bundles: an allowlist of environment variables, and masking of text.
 
-The mask covers three kinds of text: the values of this process's variables whose names look secret, also encoded or
-split (see `known_values`); the published shapes of credentials; and what stands in the place of a credential, such as
-after `password=`. Issuers document the shapes of their tokens. RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986 (credentials
-in a URL) define the others.
+Three kinds of text are masked: values of this process's variables with secret-looking names, also encoded or split
+(see `known_values`); published formats of credentials; and text in the position of a credential, such as after
+`password=`. Issuers document the formats of their tokens. RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986 (credentials in
+a URL) define the others.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MASK = "[masked]"
 
 
 def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that a trial gets and a bundle records: those that decide how code runs, without secrets."""
+    """Return the variables that are passed to a trial and recorded in a bundle: the allowlist, without secrets."""
     source = os.environ if environment is None else environment
     return {name: source[name] for name in sorted(source) if _ALLOWED.fullmatch(name) and not _SECRET_NAME.search(name)}
 
@@ -85,7 +85,7 @@ class Redactor:
         self._known = KnownValues(value for name, value in source.items() if _SECRET_NAME.search(name))
 
     def mask(self, text: str, start: int = 0, end: int | None = None) -> str:
-        """Return text[start:end] with every recognised secret replaced by `[masked]`.
+        """Return text[start:end] with every recognized secret replaced by `[masked]`.
 
         Known values are searched in the whole text. A value that crosses an end of the slice is masked as well.
         """
@@ -98,9 +98,9 @@ class Redactor:
         return _SHAPES.sub(_masked, "".join([*pieces, text[done:end]]))
 
     def credentials(self, value: Any, place: str = "") -> Iterator[str]:
-        """Yield the places (JSON pointers) of a JSON value whose texts hold a known value or a published shape.
+        """Yield JSON pointers to the strings of a JSON value that contain a known value or a published format.
 
-        What only stands where a credential may stand does not count: prose has "one token: greedy", too.
+        Text in the position of a credential does not count, because prose contains "one token: greedy" too.
         """
         if isinstance(value, str):
             if self._known.spans(value) or _CREDENTIAL.search(value):
@@ -126,11 +126,11 @@ class Redactor:
 
 @cache
 def redactor() -> Redactor:
-    """Return what masks the secrets of this process's environment, as it was at the first call."""
+    """Return the redactor for this process's environment, as it was at the first call."""
     return Redactor()
 
 
 def _masked(match: re.Match[str]) -> str:
-    """Return the mask, after the part of the match that only introduces the secret."""
+    """Replace the secret of a match, and keep the text that introduces it."""
     secret = next((value for value in match.groupdict().values() if value is not None), None)
     return MASK if secret is None else match[0][: -len(secret)] + MASK

@@ -1,6 +1,6 @@
-"""Reading a file that others wrote or named: regular files only. Read as a whole, it has a bounded size.
+"""Reads untrusted files: regular files only, and of bounded size if read as a whole.
 
-A pipe would block its reader for ever, and a device such as /dev/zero has no end.
+A pipe could block its reader forever, and a device such as /dev/zero has no end.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 __all__ = ["CHUNK", "LARGEST", "opened", "read", "sha256"]
 
 CHUNK = 1 << 20
-"""Bytes per read, for a file that is not kept as a whole. The number does not change the result."""
+"""Bytes per read of a file that is read in pieces."""
 
 LARGEST = 16 << 20
-"""Bytes of a contract, a source file or another document."""
+"""Maximum bytes of a contract, a source file or another document."""
 
 
 def read(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the content of a file. Links to it are followed.
+    """Return the content of a file. Links are followed.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or is larger. Nothing is read then.
+        OSError: the file cannot be read, is not a regular file, or is larger than `largest` bytes.
     """
     with opened(path) as file:
         content = file.read(largest + 1)
@@ -35,10 +35,10 @@ def read(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def opened(path: Path) -> BufferedReader:
-    """Open a file for reading. Links to it are followed.
+    """Open a file for reading. Links are followed.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     return open(path, "rb", opener=_regular)
 

@@ -1,10 +1,10 @@
-"""Removing what code under test left, whatever it left: any depth, closed permissions, pipes.
+"""Removes files of code under test: at any depth, without permissions, and of any kind.
 
     for remark in remove(Beneath(folder, "workspace")):
-        …   # what is still there, and why
+        …   # a file that is left, and why
 
-Each folder is renamed into the topmost one before it is emptied. So no path becomes too long, and the depth costs
-neither stack nor descriptors.
+Each folder is moved into the topmost one before it is emptied. So no path is too long, and the depth uses neither
+stack nor descriptors.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(place: Beneath) -> list[str]:
-    """Remove a file, or a folder with everything in it. Nothing there is fine. Links are removed, not followed.
+    """Remove a file or a folder tree. It may be missing. Links are removed, not followed.
 
     Returns:
-        a line for each of the first things that are left: its path and why. Only KeyboardInterrupt is raised.
+        path and reason of the first files that are left. Only KeyboardInterrupt is raised.
     """
     removal = _Removal(place)
     try:
@@ -41,7 +41,7 @@ def remove(place: Beneath) -> list[str]:
 
 
 class _Removal:
-    """One removal: the folders that are still to be emptied, and what could not be removed."""
+    """One removal: the pending folders, and the files that could not be removed."""
 
     def __init__(self, place: Beneath) -> None:
         self._place = place
@@ -61,7 +61,7 @@ class _Removal:
             self._omitted += 1
 
     def entry(self, above: int, name: str) -> None:
-        """Remove the place itself."""
+        """Remove an entry."""
         if not _is_folder(above, name):
             os.unlink(name, dir_fd=above)
             return
@@ -81,7 +81,7 @@ class _Removal:
                 os.rmdir(name, dir_fd=top)
 
     def _empty(self, folder: int, top: int, label: str) -> None:
-        """Remove the files of a folder, and move its folders into the topmost one."""
+        """Remove the files of a folder, and move its subfolders into the topmost folder."""
         with os.scandir(folder) as entries:
             for entry in entries:
                 with self._noting(f"{label}/{entry.name}" if label else entry.name):
@@ -95,7 +95,7 @@ class _Removal:
     def _raise(self, name: str, folder: int, top: int) -> None:
         self._count += 1
         new = f"{self._prefix}{self._count}"
-        with _emptiable(folder, name):  # the kernel changes its "..", so it must be writable
+        with _emptiable(folder, name):  # the move changes its "..", so it must be writable
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
         self._pending.append(new)
 
@@ -104,7 +104,7 @@ class _Removal:
         try:
             yield
         except FileNotFoundError:
-            pass  # another process was faster
+            pass  # another process removed it
         except OSError as error:
             self.note(f"{self._place}/{name}", error)
 
@@ -115,10 +115,10 @@ def _is_folder(above: int, name: str) -> bool:
 
 @contextmanager
 def _emptiable(above: int, name: str) -> Iterator[int]:
-    """Open a folder for the block, with permission to list and to change it."""
+    """Open a folder for the block, and grant permission to list and change it."""
     path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
-        with suppress(OSError):  # another user's; it may be open to us nevertheless
+        with suppress(OSError):  # another user's folder, which may be accessible nevertheless
             os.chmod(f"/proc/self/fd/{path}", stat.S_IRWXU)
     finally:
         os.close(path)

@@ -1,4 +1,4 @@
-"""The JSON Schemas of our formats, and validation whose messages state a remedy.
+"""The JSON Schemas of the harness's formats, and validation with remedies.
 
 The schemas are in contracts/schema/ of the source tree, and in harness/schema/ of the wheel.
 """
@@ -31,18 +31,18 @@ NAMES = (
 
 
 MOST_PROBLEMS = 1000
-"""Of one document. Each takes a tenth of a millisecond to explain, and a document may have millions."""
+"""Maximum problems of one document. Each takes 0.1 ms to explain, and a document may have millions."""
 
 
 class DocumentError(ValueError):
-    """A JSON document is not of its form. The text has the first five problems."""
+    """A JSON document is invalid. The text has the first five problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(map(str, self.problems[:5])))
 
     def within(self, *steps: str | int) -> DocumentError:
-        """The same problems of a document that holds this one at a place."""
+        """Return the same problems, with pointers prefixed by these steps."""
         return DocumentError(replace(problem, pointer=pointer(*steps) + problem.pointer) for problem in self.problems)
 
 
@@ -53,20 +53,20 @@ def schema_folder() -> Path:
 
 
 def check(name: str, document: Any) -> None:
-    """Check a document by its schema.
+    """Validate a document.
 
     Raises:
-        DocumentError: it is no valid `name`.
+        DocumentError: the document is not a valid `name`, one of `NAMES`.
     """
     if violations := problems(name, document):
         raise DocumentError(violations)
 
 
 def loads(name: str, text: str | bytes) -> Any:
-    """Parse a document and check it by its schema.
+    """Parse and validate a document.
 
     Raises:
-        DocumentError: it is no strict JSON, or no valid `name`.
+        DocumentError: the text is not strict JSON, or not a valid `name`, one of `NAMES`.
     """
     try:
         document = strictjson.loads(text)
@@ -77,7 +77,7 @@ def loads(name: str, text: str | bytes) -> Any:
 
 
 def problems(name: str, document: Any) -> list[Problem]:
-    """Return why a document is no valid `name` (one of NAMES), at most `MOST_PROBLEMS`; empty if it is valid."""
+    """Return up to `MOST_PROBLEMS` problems of a document as `name`, one of `NAMES`; empty if it is valid."""
     if _is_valid(name, document):
         return []
     first = islice(_validator(name).iter_errors(document), MOST_PROBLEMS)
@@ -86,10 +86,10 @@ def problems(name: str, document: Any) -> list[Problem]:
 
 
 def _is_valid(name: str, document: Any) -> bool:
-    """Whether a document is valid. This is a hundred times faster than finding out why it is not.
+    """Whether a document is valid. This is a hundred times faster than explaining why it is not.
 
-    What this validator has no form for, such as NaN or half a surrogate pair, is not called valid here: the other one,
-    which explains itself, decides.
+    This validator cannot represent some values, such as NaN or half a surrogate pair. Then the result is False, and the
+    explaining validator decides.
     """
     try:
         return _quick_validator(name).is_valid(document)
@@ -114,7 +114,7 @@ def _validator(name: str) -> Draft202012Validator:
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    """Check `pattern` as ECMA 262 defines it: `$` is the end of the text. Python's `$` also allows a final newline."""
+    """Check `pattern` as in ECMA 262: `$` is the end of the text. Python's `$` also matches before a newline."""
     from jsonschema.exceptions import ValidationError
 
     if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
@@ -122,7 +122,7 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Validatio
 
 
 def _explain(error: ValidationError) -> Iterator[Problem]:
-    """Yield the problems of one error. Each unknown key is a problem of its own, with the nearest known key."""
+    """Yield the problems of one error. Each unknown key is a separate problem, with the closest known key."""
     where: list[str | int] = list(error.absolute_path)
     instance: Any = error.instance
     argument: Any = error.validator_value

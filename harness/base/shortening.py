@@ -1,4 +1,4 @@
-"""Texts of messages: exceptions, what is too long to show, and characters that must not be shown."""
+"""Texts for messages: shortening, escaping of control characters, and exceptions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["cut", "described", "first", "printable"]
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most `most` characters. An ellipsis stands for the rest."""
+    """Shorten a text to at most `most` characters, with an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def first(names: Sequence[str], most: int) -> str:
-    """Return the first `most` names, with commas, and how many more there are."""
+    """Join the first `most` names with commas, and add the number of others."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """The type and text of an exception; only the type if it has no text. A `str` that raises is named."""
+    """Return type and text of an exception; only the type if it has no text, and if its `str` raises."""
     try:
         text = str(error)
     except Exception as another:

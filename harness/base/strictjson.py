@@ -1,8 +1,8 @@
-"""Strict JSON: RFC 8259 without duplicate keys, numbers that fit a double, and bounded nesting.
+"""Strict JSON: RFC 8259 without duplicate keys, with numbers that fit a double, and with bounded nesting.
 
-Python's `json` reads and writes `NaN`, and keeps the last of two equal keys. Both could let a broken measurement pass.
-A measurement that is not finite is written as the tagged object `{"nonfinite": "NaN"}`, so that the file stays strict
-and keeps the fact.
+Python's `json` accepts `NaN`, and keeps the last of two equal keys. Both could let a broken measurement pass. A
+non-finite measurement is written as the tagged object `{"nonfinite": "NaN"}`, so the file stays strict JSON without
+losing the value.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ LARGEST = int(1.7976931348623157e308)
 """The largest integer that fits a double."""
 
 DEEPEST = 100
-"""The most levels of nesting that are read: more than our documents have, and far fewer than Python's stack allows."""
+"""Maximum depth of nesting: more than our documents need, and far below the limit of Python's stack."""
 
 JsonObject = Mapping[str, Any]
-"""A JSON object whose keys this program does not fix, such as parameters or measurements."""
+"""A JSON object with arbitrary keys, such as parameters or measurements."""
 
 _LONGEST = 400
-"""Characters of a message, and of a pointer."""
+"""Maximum characters of a message and of a pointer."""
 _MOST_CHARACTERS = 2_000
-"""Of each text of a problem."""
+"""Maximum characters of each text of a problem."""
 
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -54,7 +54,7 @@ _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 @dataclass(frozen=True)
 class Problem:
-    """One defect of a JSON document: its place (a JSON pointer), what is wrong, and the remedy."""
+    """One defect of a JSON document: its JSON pointer, a message, and the remedy."""
 
     pointer: str
     message: str
@@ -73,7 +73,7 @@ class Problem:
 
 
 class JsonError(ValueError):
-    """A text is not strict JSON. The error has the JSON pointer of the place, if known, the defect and the remedy."""
+    """A text is not strict JSON. The error has the JSON pointer, if known, the defect and the remedy."""
 
     def __init__(self, message: str, remedy: str = "write strict JSON", pointer: str = "") -> None:
         message, pointer = cut(message, _LONGEST), cut(pointer, _LONGEST)  # keys of a document may be long
@@ -163,14 +163,14 @@ def pointer(*steps: str | int) -> str:
 
 
 def is_tagged(value: JsonObject) -> bool:
-    """Whether an object is the tag of a number that is not finite."""
+    """Whether an object is the tag of a non-finite number."""
     name = value.get(_TAG) if len(value) == 1 else None
     return isinstance(name, str) and name in _NAMES
 
 
 @dataclass(eq=False)
 class _Refused:
-    """Replaces a refused value while parsing, so that its JSON pointer can be found afterwards."""
+    """Replaces a refused value while parsing, so that its JSON pointer can be determined afterwards."""
 
     message: str
     remedy: str
@@ -205,7 +205,7 @@ def _pointer_to(refused: _Refused, value: Any) -> str:
 
 
 def is_deep(value: Any) -> bool:
-    """Whether a value has more than `DEEPEST` levels. Counts level by level, without recursion."""
+    """Whether a value is nested deeper than `DEEPEST`. The check does not recurse."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

@@ -1,4 +1,4 @@
-"""TOML of a user, or of a file that others wrote: bounded in size, nesting and the length of dotted keys."""
+"""Parses untrusted TOML, with bounds on size, nesting and the length of dotted keys."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from harness.base import regular_file
 __all__ = ["LARGEST", "TomlError", "load", "loads"]
 
 LARGEST = 1 << 20
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 
 _MOST_WORK = 50_000_000
-"""The sum of the squared numbers of dots in each line: a few seconds. `tomllib` takes a time that grows with the square
-of the parts of a dotted key, an hour for a megabyte. A key is within one line."""
+"""Maximum sum of the squared number of dots of each line: a few seconds. The time of `tomllib` is quadratic in the
+parts of a dotted key, an hour for a megabyte. A key is within one line."""
 
 
 class TomlError(ValueError):
-    """A text is not TOML, or exceeds a bound. The text of the error says which."""
+    """A text is not TOML, or exceeds a bound. The error states which."""
 
 
 def loads(text: str) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def load(path: Path) -> dict[str, Any]:
     """Parse a file of TOML.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or has more than `LARGEST` bytes.
-        TomlError: as `loads` does; also if the file is not UTF-8.
+        OSError: the file cannot be read, is not a regular file, or has more than `LARGEST` bytes.
+        TomlError: as for `loads`; also if the file is not UTF-8.
     """
     content = regular_file.read(path, LARGEST)
     try:

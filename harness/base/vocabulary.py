@@ -9,7 +9,7 @@ __all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "SearchEnd", "Status", "Ver
 
 
 class Outcome(StrEnum):
-    """The result of one clause, and of one observation as a whole."""
+    """The result of one clause, and of an observation as a whole."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -46,14 +46,14 @@ class Status(StrEnum):
 
 
 class SearchEnd(StrEnum):
-    """When a trial ends that tries to refute the claim."""
+    """When a search for a refuting case ends."""
 
     REFUTED = "refuted"
-    """At the first case, and with the first measurement, that refutes it."""
+    """At the first case or measurement that refutes the claim."""
     TRIED = "tried"
-    """Once all cases are tried."""
+    """After all cases."""
     SIMPLEST = "simplest"
-    """Once all cases are tried, and one that refutes it is shrunk."""
+    """After all cases, and after shrinking a refuting case."""
 
 
 class Fate(StrEnum):
@@ -79,7 +79,7 @@ class Fate(StrEnum):
 
 
 class Phase(StrEnum):
-    """Whose code runs in a trial; of one that has ended, whose code ran last."""
+    """Whose code a trial runs, or ran last."""
 
     START = "start"
     SUBJECT = "subject"
@@ -96,7 +96,7 @@ class ExitStatus(IntEnum):
     VOID = 4
     INTERRUPTED = 130
     UNREAD = 141
-    """The reader closed the output: the status of a command that SIGPIPE ended. Python ignores that signal."""
+    """The reader closed the output. This is the status of a command that SIGPIPE ended; Python ignores that signal."""
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> ExitStatus:

@@ -1,7 +1,7 @@
-"""The files that a falsifier leaves in its artifacts folder. A bundle copies small ones and names others by digest.
+"""The files in a falsifier's artifacts folder. A bundle contains small ones, and lists others by digest.
 
-Text is masked: known shapes of secrets are replaced, as in logs. A file that is not text cannot be masked. If it
-contains such a shape, the bundle names it by digest only. The same holds for a file whose name contains one.
+Secrets in text are masked, as in logs. A binary file cannot be masked: if it contains a secret, it is listed by digest
+only. So is a file whose name contains a secret.
 
 The code under test can write to the folder. Links are not followed, pipes and devices are not opened, and the depth
 and the number of entries are limited.
@@ -31,13 +31,13 @@ from harness.judging.counterexample import Counterexample
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 
 LARGEST: Final = 256 << 10
-"""Bytes of an artifact that is copied."""
+"""Maximum bytes of a copied artifact."""
 LARGEST_TOGETHER: Final = 1 << 20
-"""Bytes of all artifacts that are copied."""
+"""Maximum bytes of all copied artifacts."""
 MOST: Final = 1000
-"""Artifacts that INDEX.json lists; further ones are only counted."""
+"""Maximum artifacts that INDEX.json lists. Further ones are only counted."""
 LARGEST_READ: Final = 16 << 30
-"""Bytes of all artifacts that are read for their digest. A sparse file can have a size that takes years to read."""
+"""Maximum bytes of all artifacts to digest. The size of a sparse file can be arbitrary."""
 _DEEPEST = 8
 
 
@@ -54,7 +54,7 @@ class Artifact(JsonDataclass):
 
 
 def collect(folder: Beneath, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
-    """Yield every artifact in the order of names, and its content if it is to be copied; None for each beyond MOST."""
+    """Yield each artifact in the order of names, with its content if it is copied; None for each beyond MOST."""
     room, readable, count, copied = LARGEST_TOGETHER, LARGEST_READ, 0, 0
     for name, place, obstacle in _walk(folder, "", 0):
         count += 1
@@ -74,7 +74,7 @@ def collect(folder: Beneath, redactor: Redactor) -> Iterator[tuple[Artifact | No
 
 
 def counterexample(folder: Beneath, redactor: Redactor) -> Counterexample | None:
-    """Return the counterexample that a search left; None if there is none."""
+    """Return the counterexample of a search; None if there is none."""
     limits = _Limits(LARGEST, LARGEST)
     artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", limits, redactor, "")
     return Counterexample.from_json(strictjson.loads(content)) if artifact.copied else None
@@ -87,7 +87,7 @@ def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Limits:
-    """The most bytes of one artifact that is copied, and of one that is read."""
+    """Remaining bytes: for the next artifact to copy, and for the next to read."""
 
     copied: int
     read: int
@@ -144,7 +144,7 @@ def _artifact(
             return Artifact(name, False, None, None, "neither a file nor a folder"), b""
         return Artifact(name, False, None, None, f"cannot be read: {error.strerror}"), b""
     if size > limits.copied:
-        # The limit is what two limits leave. The message does not say which limit, because the remedy is the same.
+        # The smaller of two limits applies. The message does not say which, because the remedy is the same.
         obstacle = obstacle or f"larger than the {limits.copied} bytes that artifacts may still take"
     masked = content if obstacle else _masked(content, redactor)
     if masked is None:

@@ -1,7 +1,7 @@
-"""Writing that survives a crash: files are synced, and a folder is renamed into place once it is complete.
+"""Crash-safe writing: files are synced, and a folder is renamed into place once it is complete.
 
-While a bundle is being written, its folder is called .unfinished-<run>. It becomes <run> by one rename. The writer
-holds a lock on it, so the harness can tell whether the writer is still alive.
+While a bundle is being written, its folder is named .unfinished-<run>. A rename to <run> completes it. The writer holds
+a lock on the folder, which shows that the writer is alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def write_new(place: Beneath, content: bytes) -> None:
-    """Write a new file and make its parent folders. The file is on the disk only after `sync_tree`."""
+    """Write a new file and create its parent folders. It is durable only after `sync_tree`."""
     place.parent.make_folder()
     with place.create() as file:
         file.write(content)
@@ -56,12 +56,12 @@ def sync_tree(folder: Beneath) -> None:
 
 
 def _write_back(descriptor: int) -> None:
-    """Let the kernel begin to write a file. So all files of a folder are written at once, and fsync waits less."""
+    """Start writing a file to the disk, so that all files of a folder are written concurrently before their fsync."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def sync_folder(folder: Beneath) -> None:
-    """Sync the list of a folder's entries to the disk."""
+    """Sync a folder's entries to the disk."""
     with folder.folder() as descriptor:
         os.fsync(descriptor)
 
@@ -83,14 +83,14 @@ def locked(folder: Beneath, kind: int) -> Iterator[None]:
 
 
 _UNLOCKED_SECONDS = 3600.0
-"""The age at which a folder counts as abandoned where there are no locks. Sealing takes seconds."""
+"""The age at which a folder counts as abandoned on a filesystem without locks. Sealing takes seconds."""
 
 
 @contextmanager
 def unfinished(place: Beneath) -> Iterator[Beneath]:
-    """Make a folder to write a bundle into. After the block it is at `place`; after an error it is removed.
+    """Create a folder for a bundle. After the block it is renamed to `place`; after an error it is removed.
 
-    Folders that dead writers left beside it are removed first.
+    Abandoned folders beside it are removed first.
 
     Raises:
         OSError: the folder cannot be written, or `place` exists already.
@@ -122,7 +122,7 @@ def _remove_stale(claim: Beneath) -> None:
 
 
 def _is_stale(folder: Beneath, modified: float) -> bool:
-    """Whether no process writes a folder: a writer holds its lock."""
+    """Whether no process writes to a folder: a writer holds its lock."""
     try:
         with locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return True
@@ -133,17 +133,17 @@ def _is_stale(folder: Beneath, modified: float) -> bool:
 
 
 KEPT = 3
-"""How many folders of a user stay, the new one included."""
+"""Maximum folders of a user, including the new one."""
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for the bundles of a run. If no bundle is in it after the block, it is removed.
+    """Create a temporary folder for the bundles of a run. If it is empty after the block, it is removed.
 
-    All but the newest folders of the user are removed, except those of running processes: each holds a lock on its own.
+    Older folders of the user are removed, except those that a running process holds a lock on.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
     above = _folder_of_user()
     with ExitStack() as held:
@@ -164,7 +164,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _folder_of_user() -> Path:
-    """The folder with all scratch folders of this user. If another user made a folder of this name, it is refused."""
+    """Return the parent of this user's scratch folders. A folder of this name that another user owns is refused."""
     folder = Path(tempfile.gettempdir()) / f"harness-scratch-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

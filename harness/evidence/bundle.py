@@ -3,7 +3,7 @@
     bundle = Bundle(Path("evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c"))
     print(bundle.record.verdict, len(bundle.mutants))
 
-A bundle may come from a stranger. Links are not followed, pipes are not opened, and every read has a limit.
+A bundle may come from an untrusted source. Links are not followed, pipes are not opened, and every read has a limit.
 Reading does not verify the content; `harness.evidence.verification` does.
 """
 
@@ -41,7 +41,7 @@ _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class BundleError(ValueError):
-    """A file of a bundle is missing, too large or not of its format; the text names the file and what is wrong."""
+    """A file of a bundle is missing, too large or of another format. The text names the file and the problem."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         super().__init__(f"{file}: " + "; ".join(map(str, problems[:5]))[:600])
@@ -52,7 +52,7 @@ class BundleError(ValueError):
 @final
 @dataclass(frozen=True)
 class Series:
-    """A CSV file as columns of numbers; None for a cell that holds none."""
+    """A CSV file as columns of numbers; None for a cell without a number."""
 
     columns: Mapping[str, Column] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class Series:
 
 
 class _Part(cached_property[T]):
-    """A part of a bundle, read on first use. What is wrong with its file is raised as BundleError."""
+    """A part of a bundle, read on first use. Problems of its file are raised as BundleError."""
 
     def __init__(self, file: str, read: Callable[[Bundle], T]) -> None:
         def part(bundle: Bundle) -> T:
@@ -168,7 +168,7 @@ class Bundle:
     """The step series of the subject's trial."""
 
     telemetry = _Part(layout.TELEMETRY, lambda self: _columns(self.content(layout.TELEMETRY), ("seconds",)))
-    """How the machine behaved during the subject's trial."""
+    """Samples of the machine's state during the subject's trial."""
 
     logs = _Part(layout.LOGS, lambda self: parse_log(self.content(layout.LOGS)))
     """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
@@ -199,7 +199,7 @@ class Bundle:
         layout.MUTANTS,
         lambda self: {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()},
     )
-    """Each mutant's observation, judged now by the bundle's contract, by id."""
+    """A new judgment of each mutant's observation by the bundle's contract, by id."""
 
     # Reading
 
@@ -220,7 +220,7 @@ class Bundle:
 
 @contextmanager
 def _reading(file: str) -> Iterator[None]:
-    """Raise what is wrong with a file as BundleError."""
+    """Raise problems of a file as BundleError."""
     try:
         yield
     except (ContractError, DocumentError, strictjson.JsonError) as error:

@@ -1,7 +1,7 @@
-"""Every check of one bundle: its files, its formats, and its judgment made again.
+"""All checks of one bundle: its files, their formats, and a second judgment.
 
-The checks run in a process of their own (see `harness.evidence.verification`). Reading does not block and does not
-follow links, but a hostile bundle can still need more memory or time than the machine has.
+The checks run in a separate process (see `harness.evidence.verification`). Reading does not block and does not follow
+links, but a hostile bundle can still need more memory or time than the machine has.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def prepare(bundles: Iterable[Path] = ()) -> None:
-    """Load what the checks of these bundles need, so that forked processes need not load it."""
+    """Load the modules and contracts for the checks of these bundles before processes are forked."""
     engine().compile("true")
     for name in schemas.NAMES:
         schemas.problems(name, {})
@@ -54,7 +54,7 @@ def prepare(bundles: Iterable[Path] = ()) -> None:
 
 
 def check(path: Path, trusted: Mapping[str, Key]) -> tuple[Verification, Record | None]:
-    """Check a bundle without its project. Return the findings, and its record if that can be read.
+    """Check a bundle without its project. Returns the findings, and the record if it can be read.
 
     Args:
         path: the bundle's folder, resolved: no part of it is a link.
@@ -78,7 +78,7 @@ class _Checks:
         self._known = Verification(path, ())
         self._files: Mapping[str, int] = {}
         self._noted: set[str] = set()
-        """Files that are missing or cannot be read. Their content gets no findings."""
+        """Files that are missing or unreadable. Their content gets no findings."""
 
     def note(self, code: Code, detail: Detail, file: str = "", where: str = "", **fields: Any) -> None:
         self._found.append(finding(code, detail, file, where, **fields))
@@ -93,8 +93,8 @@ class _Checks:
             ]
         remarks = tuple(item for item in all_findings if item.code.severity is Severity.REMARK)
         findings = tuple(item for item in all_findings if item.code.severity is Severity.UNSOUND)
-        # A signature is over the manifest. If the files are not those that it lists, or contradict each other, the
-        # signer vouched for another bundle.
+        # A signature covers the manifest. If the files differ from the manifest or contradict each other, the signer
+        # vouched for another bundle.
         signed_by = () if findings else self._known.signed_by
         return replace(self._known, findings=findings, remarks=remarks, signed_by=signed_by)
 
@@ -186,7 +186,7 @@ class _Checks:
     # Documents
 
     def _part(self, file: str, read: Callable[[Bundle], T]) -> T | None:
-        """Read a part of the bundle. If its file is not of its format, note that and return None."""
+        """Read a part of the bundle. If its file is invalid, add a finding and return None."""
         if file in self._noted:
             return None
         try:
@@ -328,7 +328,7 @@ def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
 
 
 def _has(host: JsonObject, device: Device) -> bool:
-    """Whether a machine has a device: a GPU, or else the processor, that equals it in every field of the record."""
+    """Whether a machine has a GPU or CPU that equals the device in every recorded field."""
     known = {field: value for field, value in device.to_json().items() if field != "type"}
     there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
     return any(

@@ -3,14 +3,14 @@
 evidence/<issue>/<claim>/<run>/
   record.json            the claim, the verdict, every clause with value and bound, what killed each mutant
   contract.json          the contract's bytes
-  observation.json       what the subject's trial measured
+  observation.json       the measurements of the subject's trial
   environment.json       host, software, variables
   metrics.csv            the subject's step series
-  telemetry.csv          how the machine behaved meanwhile
-  mutants.jsonl          one line for each mutant that ran: what its clauses read, and how the trial was watched
-  trials.log             what every trial did, with times; its stdout and stderr, bounded, with the digest of the whole
+  telemetry.csv          samples of the machine's state
+  mutants.jsonl          one line for each mutant that ran: the measurements that its clauses read, and telemetry
+  trials.log             the log of each trial; its stdout and stderr, bounded, with the digest of the whole
   counterexample.json    only if a search found one
-  artifacts/             only if the falsifier left any: INDEX.json and at most three small files
+  artifacts/             only if the falsifier wrote any: INDEX.json and at most three small files
   MANIFEST.sha256
   attestation.intoto.jsonl    only if the bundle is signed
 
@@ -55,7 +55,7 @@ __all__ = [
 
 MANIFEST: Final = "MANIFEST.sha256"
 ATTESTATION: Final = "attestation.intoto.jsonl"
-"""The manifest does not list this file, because the signature is over the manifest."""
+"""The manifest does not list this file, because the signature covers the manifest."""
 RECORD: Final = "record.json"
 CONTRACT: Final = "contract.json"
 ENVIRONMENT: Final = "environment.json"
@@ -82,13 +82,13 @@ UNPACKING: Final = ".unpacking-"
 """Prefix of a folder into which bundles are being unpacked or merged, or whose process died."""
 
 LARGEST_DOCUMENT: Final = 16 << 20
-"""Bytes of one JSON or CSV file. Larger files are not written or read: parsing takes up to 30 times the memory."""
+"""Maximum bytes of one JSON or CSV file. Parsing takes up to 30 times the memory."""
 LARGEST_BUNDLE: Final = 128 << 20
-"""Bytes of all files together. A bundle for reviewers typically has less than half a megabyte."""
+"""Maximum bytes of all files together. A typical bundle has less than half a megabyte."""
 MOST_ENTRIES: Final = 256
-"""Files and folders that are listed. This is more than MOST_FILES, so that a finding can name each extra file."""
+"""Maximum entries that are listed. It exceeds MOST_FILES, so that a finding can name each extra file."""
 DEEPEST: Final = 12
-"""The most folders within each other."""
+"""Maximum depth of folders."""
 
 _MARKS: Final = frozenset({MANIFEST, RECORD, OBSERVATION})
 """A folder with one of these files is, or was, a bundle."""
@@ -96,7 +96,7 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 def is_folder_name(text: str) -> bool:
-    """Whether an id can be the name of one folder, and leads to no other folder."""
+    """Whether an id is a valid name of one folder."""
     return _FOLDER_NAME.fullmatch(text) is not None
 
 
@@ -117,7 +117,7 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
 
 
 def _look_into(folder: str) -> list[str] | None:
-    """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
+    """Return the folders in a folder; None if it is a bundle or unreadable, so that it is reported."""
     if os.path.lexists(f"{folder}/{MANIFEST}"):  # as in most folders, which then need not be listed
         return None
     try:

@@ -1,10 +1,10 @@
-"""The status of every claim on every class of device, computed from all its evidence. Pure: this module reads no file.
+"""Computes the status of every claim on every device class from all evidence. This module reads no files.
 
     for claim in statuses(contracts, entries, stale):
         print(claim.id, claim.status, {str(device): str(cell.status) for device, cell in claim.cells.items()})
 
-Which bundle decides
---------------------
+Which bundle counts
+-------------------
 A bundle *speaks for* a claim if it ran the contract's own subject with the contract's own parameters. A bundle
 *covers* the project if it is not stale: contract, falsifier and subject have the digests that the bundle recorded.
 
@@ -31,8 +31,8 @@ and every report of the status names it. Each other subject has a status of its 
 
 If the project's settings name a subject for the claim, that one is the claim's own here (`default_subjects`).
 
-A contract can list refutations that are known (`harness.contract.contract_annotations`). They change no status. A FAIL
-that is not as one of them says is news, and so is a PASS where one of them says FAIL.
+A contract can list known refutations (`harness.contract.contract_annotations`). They change no status. A FAIL that none
+of them predicts is news, and so is a PASS where one of them predicts a FAIL.
 
 The claim as a whole is FALSIFIED if it is FALSIFIED on any device. Otherwise it has the status of its strongest
 evidence, stale or not. From strongest to weakest: full profile on the claim's hardware, full profile on other hardware,
@@ -66,7 +66,7 @@ Stale = Callable[[Entry], Sequence[Finding]]
 
 
 class Strength(IntEnum):
-    """How much a run says about a claim, independent of its verdict."""
+    """The weight of a run as evidence, independent of its verdict."""
 
     NONE = 0
     REDUCED = 1
@@ -77,21 +77,21 @@ class Strength(IntEnum):
 
 
 class Why(Worded):
-    """Why a claim has its status on a class of device. The template has a place for the value of the `Note`."""
+    """The reason for a claim's status on a device class. The template has a field for the value of the `Note`."""
 
     REDUCED = "reduced profile", "in the reduced profile"
     VERDICT = "verdict", "{}"
     CLOCK_AHEAD = "clock ahead", "no later run counts before {}, when it says it was started"
-    """The run counts as the newest until `value`, the day on which it says that it was started."""
+    """The run counts as the newest until `value`, its recorded day of start, which is in the future."""
     OTHER_HARDWARE = "other hardware", "the claim speaks of {}"
     NO_HARDWARE = "no hardware", "the claim names no hardware"
     OTHER_PARAMETERS = "other parameters", "only run with other parameters: {}"
     STANDS_IN = "stands in", "stands in for: {}"
     UNJUDGED = "unjudged", "{} clauses are not visible from outside"
-    """`value` is the number of clauses that a subject outside the trial's process leaves out."""
+    """`value` is the number of clauses that an external subject leaves out."""
     UNCOMMITTED = "uncommitted", "measured with uncommitted changes"
     KNOWN = "known", "known since {}"
-    """The FAIL is as the contract says: `value` has the day and the explanation."""
+    """The contract lists this refutation: `value` has the day and the explanation."""
     HOLDS = "holds", "new: it holds, and the contract says since {} that it is refuted"
     OTHER_FAIL = "other fail", "new: other clauses fail than the contract says since {}, or a mutant lived"
     OTHER_SUBJECT = "other subject", "only run with another subject: {}"
@@ -113,7 +113,7 @@ class Cell:
 
     status: Status
     notes: tuple[Note | Finding, ...]
-    """Why, without the `cause`; for STALE, what changed."""
+    """The reasons, without `cause`; for STALE, what changed."""
     strength: Strength
     decided_by: Entry | None
     """The bundle that the status follows from; None if there is none."""
@@ -122,13 +122,13 @@ class Cell:
     bundles: int
     """The number of the claim's bundles on this class of device."""
     set_aside: tuple[Entry, ...] = ()
-    """The FAILs that do not speak for the claim: of another subject, or with other parameters. Newest first."""
+    """FAILs that do not speak for the claim: of another subject or with other parameters. Newest first."""
     cause: Reason | None = None
-    """The reason that the run itself records, if the status follows from it."""
+    """The reason in the record, if the status follows from it."""
     is_known: bool = False
-    """Whether it is FALSIFIED, as a refutation of the contract says."""
+    """Whether it is FALSIFIED as the contract predicts."""
     is_news: bool = False
-    """Whether it is FALSIFIED and not known, or holds where the contract says that it is refuted."""
+    """Whether it contradicts the contract: FALSIFIED without a known refutation, or holding despite one."""
 
     @property
     def bundle(self) -> Path | None:
@@ -151,19 +151,19 @@ class ClaimStatus:
     spec: str
     title: str
     target: str
-    """The hardware that the claim names, in words; empty if it names none."""
+    """The hardware that the claim names, as text; empty if it names none."""
     status: Status
     cells: Mapping[DeviceClass, Cell]
     newest: Entry | None
     """The claim's newest bundle."""
     subject: str = ""
-    """The subject whose status it is, as `Entry.examined` has it; empty for the claim's own."""
+    """The subject, in the form of `Entry.examined`; empty for the claim's own."""
     others: tuple[ClaimStatus, ...] = ()
     """The same claim on other subjects that were run, by name. They change no status of the claim."""
 
     @property
     def is_known(self) -> bool:
-        """Whether it is FALSIFIED, and on every class of device as the contract says."""
+        """Whether it is FALSIFIED, as the contract predicts on every device class."""
         return self.status is Status.FALSIFIED and not self.is_news
 
     @property
@@ -173,7 +173,7 @@ class ClaimStatus:
 
     @property
     def deciding(self) -> Cell | None:
-        """The cell that gives the claim its status; None if there is no evidence at all."""
+        """The cell that determines the claim's status; None without evidence."""
         return _strongest(self.cells.values())
 
 
@@ -190,7 +190,7 @@ def statuses(
         contracts: the project's contracts.
         entries: all evidence. Evidence of a claim without a contract only adds its class of device.
         stale: called only for bundles that speak for their claim.
-        now: the present time. A run that states a later start has a wrong clock.
+        now: the present time. A run with a later start had a wrong clock.
         subjects: the subjects that the project's settings name, by claim.
     """
     grouped: dict[str, dict[DeviceClass, list[Entry]]] = {}
@@ -232,11 +232,11 @@ def statuses(
 def speaks_for(contract: Contract, entry: Entry, subject: str = "") -> bool:
     """Whether a bundle ran the contract's own subject with the contract's own parameters.
 
-    If the contract has changed since, its subject at that time is unknown. Then the command line shows whether the user
-    named another subject.
+    If the contract has changed since, its subject at that time is unknown. Then the recorded command line decides
+    whether the user named another subject.
 
     Args:
-        subject: another one to ask about instead, as `Entry.examined` has it.
+        subject: check for this subject instead, in the form of `Entry.examined`.
     """
     if entry.overrides:
         return False
@@ -257,7 +257,7 @@ def _cell(
 ) -> Cell:
     """Args:
     subject: see `speaks_for`.
-    found: the bundles of this claim on this class of device, at least one.
+    given_entries: the bundles of this claim on this device class, at least one.
     """
     entries = _newest_first(given_entries, now)
     speaking = [entry for entry in entries if speaks_for(contract, entry, subject)]
@@ -350,7 +350,7 @@ def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength
 
 
 def _strongest(cells: Iterable[Cell]) -> Cell | None:
-    """Return the cell that gives the claim as a whole its status."""
+    """Return the cell that determines the claim's status as a whole."""
 
     def weight(cell: Cell) -> tuple[bool, Strength, bool, bool]:
         covers = cell.status not in (Status.STALE, Status.UNRUN)

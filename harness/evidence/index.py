@@ -1,4 +1,4 @@
-"""The index over evidence: the content of every record.json, kept in a cache that repairs itself.
+"""The index of evidence: the content of every record.json, with a cache.
 
     contents = read(project.evidence)
     for entry in contents.entries:
@@ -7,8 +7,8 @@
 The index reads record.json of each bundle and checks its digest against the manifest; `harness verify` checks the rest.
 It reads a bundle again if one of the two files changed (inode, size or times), and forgets a bundle that is gone.
 
-Several commands may use the cache at once. A damaged cache is made anew. Without a writable cache the answer is the
-same, but takes longer.
+Several processes may use the cache concurrently. A damaged cache is rebuilt. Without a writable cache, reading takes
+longer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "failed": tuple, "device": Device.from_json, "verdict": Verdict,
     "unjudged": tuple, "reason": lambda document: document and Reason.from_json(document),
 }  # fmt: skip
-"""Fields that are read in another form. Most bundles have the same as another bundle, so each is parsed once."""
+"""Fields with a parsed form. Many bundles have equal values, so each distinct value is parsed once."""
 
 
 @final
@@ -97,7 +97,7 @@ class Entry:
     lived: bool
     """Whether a mutant was not killed as declared."""
     unjudged: tuple[str, ...] = ()
-    """Ids of the clauses that the profile, or a subject outside the trial's process, leaves out."""
+    """Ids of the clauses that the profile or an external subject leaves out."""
 
     @property
     def result(self) -> Result:
@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def examined(self) -> str:
-        """The subject with its own parameters, as options take them."""
+        """The subject with its own parameters, as command-line options."""
         return examined(self.subject, self.subject_parameters)
 
     @property
@@ -128,7 +128,7 @@ class Entry:
 @final
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A folder that should be a bundle, but whose record cannot be read or is not the sealed one."""
+    """A bundle's folder whose record cannot be read or differs from the manifest."""
 
     path: Path
     reason: str
@@ -144,12 +144,12 @@ class Contents:
 
 
 _FIELDS = [name for name in Entry.__slots__ if name not in ("path", "sources", *_OBJECTS)]
-"""The others, which an entry takes from the record unchanged."""
+"""The other fields, which are taken from the record unchanged."""
 _VERSION = repr((11, Entry.__slots__))
-"""The version of the cache's content. Raise the number when a field changes its meaning."""
+"""The version of the cache's content. Increment it when a field changes its meaning."""
 _NONE = "no sources"
 _Row = tuple[str, str, str, str]
-"""What is kept of a bundle: the problem, else the claim, the JSON text of its fields, and the name of its sources."""
+"""The cached row of a bundle: the problem, or the claim, its fields as JSON, and the digest of its sources."""
 
 
 def read(evidence: Path, claim: str | None = None, cache: Path | None = None, watch: Watch | None = None) -> Contents:
@@ -237,7 +237,7 @@ def _text(document: Any) -> str:
 
 
 def _fingerprint(folder: str) -> str:
-    """Return what changes if the record or the manifest of a bundle does; "! …" names a problem."""
+    """Return inode, size and times of a bundle's record and manifest; "! …" names a problem."""
     try:
         return " ".join(identity(f"{folder}/{name}") for name in (RECORD, MANIFEST))
     except FileNotFoundError as error:
@@ -254,7 +254,7 @@ def whole_runs(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def past_runs(entries: Iterable[Entry]) -> dict[tuple[str, str, str, str], float]:
-    """Return the seconds of the newest run by claim, profile, class of device and subject. Its mutants ran, too."""
+    """Return the seconds of the newest run with mutants, by claim, profile, device class and subject."""
     return {
         (entry.id, entry.profile, str(entry.device_class), entry.subject): entry.seconds
         for entry in whole_runs(entries)

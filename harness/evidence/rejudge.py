@@ -1,8 +1,8 @@
-"""Judging a bundle again: its record is derived from contract and observations once more, and the two are compared.
+"""Judges a bundle again: derives the record from contract and observations, and compares it with the stored record.
 
-Every field of a record that follows from the contract and the observations is derived. The words of the CEL engine
-differ between its versions, so they are taken from the record. What the machine lacked for a mutant that did not run
-cannot be derived: it is a statement of the record.
+All fields that follow from the contract and the observations are derived. Texts of the CEL engine differ between its
+versions, so they are copied from the record. So is the requirement that a machine did not meet for a mutant that did
+not run, because it cannot be derived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, 
 __all__ = ["Rejudgment", "rejudge"]
 
 _ENGINE = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
-"""Reasons whose text is the CEL engine's."""
+"""Reasons whose text comes from the CEL engine."""
 _UNTESTABLE = frozenset({"gpus", "modules", "disk_gib", "vulkan"})
 """Requirements that cannot be checked, because a bundle does not record whether the machine met them."""
 _ITEMS = ("clauses", "mutants")
@@ -121,7 +121,7 @@ def rejudge(
 
 
 def _worded(now: Reason | None, then: Reason | None) -> Reason | None:
-    """Return a reason with the record's text where the CEL engine chose it."""
+    """Return a reason with the record's text if that comes from the CEL engine."""
     if now is None or then is None or now.code is not then.code:
         return now
     text = then.text if now.code in _ENGINE else now.text
@@ -129,7 +129,7 @@ def _worded(now: Reason | None, then: Reason | None) -> Reason | None:
 
 
 def _untried(reason: Reason | None, mutant: Mutant, record: Record, contract: Contract) -> Reason | None:
-    """Return the reason of a mutant without a trial. The words that say what the machine lacked are the record's."""
+    """Return the reason of a mutant without a trial. The text of an unmet requirement is copied from the record."""
     if reason is None:
         return None
     unjudged = contract.unjudged(record.profile) if record.profile in contract.profiles else ()
@@ -146,7 +146,7 @@ def _untried(reason: Reason | None, mutant: Mutant, record: Record, contract: Co
 
 
 def _ran(observation: Observation, file: str, where: tuple[str, ...], **expected: Any) -> Iterator[Finding]:
-    """Check that a trial ran as asked. A mutant ran like the subject: any other difference could be what killed it."""
+    """Check that a trial ran as requested. A mutant must run like the subject, or another difference may kill it."""
     for name, value in expected.items():
         actual = getattr(observation, name)
         if _text(actual) != _text(value):

@@ -3,7 +3,7 @@
     sealer = Sealer(project.evidence)
     place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
 
-The folder is written beside its place, synced to the disk file by file, and then renamed into place.
+The folder is written under a temporary name, synced to the disk file by file, and then renamed into place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Attest = Callable[[Record, str, bytes], bytes]
 """Returns an attestation, given a record, its contract's subject and a manifest (see `attestation.attest`)."""
 
 _SUBJECT_LOG, _MUTANT_LOG = 64 << 10, 4 << 10
-"""Bytes that are kept of each stream of the subject's trial, and of each stream of a mutant's trial."""
+"""Maximum bytes of each stream of the subject's trial, and of a mutant's trial."""
 _REMEDIES = {
     errno.ENOSPC: "free some space there, or name another folder with --evidence",
     errno.EDQUOT: "your quota is used up; free some space there, or name another folder with --evidence",
@@ -79,10 +79,10 @@ class Sealer:
         self._root = root
         self._attest = attest
         self._held: int | None = None
-        """A descriptor of the root from the start of the run. Code under test can replace the folder later."""
+        """A descriptor of the root, opened at the start of the run. Code under test can replace the folder later."""
 
     def prepare(self) -> None:
-        """Check, before hours of work, that bundles can be written.
+        """Check before the run that bundles can be written.
 
         Raises:
             SealError: files cannot be written to the folder.
@@ -102,7 +102,7 @@ class Sealer:
     def seal(self, result: ClaimResult) -> Path:
         """Write the bundle of a result and return its folder.
 
-        If the disk is full or forbidden, the bundle goes to a new temporary folder, so that no measurement is lost.
+        If the disk is full or read-only, the bundle is written to a new temporary folder, so no measurement is lost.
 
         Raises:
             SealError: the result cannot be written. Files that were written are removed if possible.
@@ -194,7 +194,7 @@ def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_replaced(root: Beneath) -> None:
-    """Raise OSError if the root's path leads to another folder than the one that is held."""
+    """Raise OSError if the root's path leads to another folder than the open descriptor."""
     if root.held is not None:
         held, current = os.fstat(root.held), os.stat(root.root)
         if (held.st_dev, held.st_ino) != (current.st_dev, current.st_ino):

@@ -1,6 +1,6 @@
-"""What the core asks of signatures. The entry point `dsse` of the group `harness.signing` names the module for it.
+"""The interface of signing. The entry point `dsse` of the group `harness.signing` names the module that implements it.
 
-Ours is `harness.tools.sign.attestation`. It is imported when a key is named, or a bundle has an attestation.
+The default is `harness.tools.sign.attestation`. It is imported if a key is given or a bundle has an attestation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Checked", "Key", "KeyRefused", "Signing", "signing"]
 
 
 class KeyRefused(ValueError):
-    """A key cannot be made, read or used. The text says why and what to do; it never quotes the file."""
+    """A key cannot be created, read or used. The text states the reason and the remedy; it never quotes the file."""
 
 
 class Key(Protocol):
@@ -37,7 +37,7 @@ class Checked:
 
     findings: tuple[Finding, ...]
     signed_by: tuple[str, ...] = ()
-    """Ids of the trusted keys that signed what the bundle says; empty if there is any finding."""
+    """Ids of the trusted keys that signed this bundle; empty if there is any finding."""
 
 
 class Signing(Protocol):

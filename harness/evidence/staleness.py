@@ -1,12 +1,12 @@
-"""Coverage of a bundle: whether its record is about the present project, and about everything that the claim says.
+"""Coverage of a bundle: whether its record applies to the present project, and to all of the claim.
 
     state = ProjectState(Project.find())
     for remark in (*coverage(record, contract_subject), *staleness(record, state)):
         print(remark)
 
 Staleness follows from digests and git's history, not from dates or names. A file that was touched, or changed and
-changed back, makes no bundle stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound
-evidence of what was measured then. A run that states a start or an end in the future gets a remark too.
+reverted, makes no bundle stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound evidence of
+what was measured then. A run with a start or an end in the future gets a remark too.
 
 Which source files belong to what
 ---------------------------------
@@ -58,7 +58,7 @@ __all__ = [
     "clock_ahead",
     "coverage",
     "is_ahead",
-    "some",
+    "name_fields",
     "staleness",
 ]
 
@@ -67,14 +67,14 @@ _IMPORTED = (".py", ".pyi", ".so")
 
 @final
 class ProjectState:
-    """The present state of a project. Each part is looked up once, on first use; make a new object to look again."""
+    """The present state of a project. Each part is read once, on first use; create a new object to read it again."""
 
     def __init__(
         self, project: Project, contracts: Mapping[str, str] | None = None, files: Iterable[Path] | None = None
     ) -> None:
         """Args:
-        contracts: the digests of contracts that are known already, by claim.
-        files: the contract files, if they are known already.
+        contracts: digests of contracts by claim, if known.
+        files: the contract files, if known.
         """
         self._files = files
         self.project = project
@@ -106,7 +106,7 @@ class ProjectState:
         return self._contracts[claim]
 
     def source_digest(self, name: str) -> str | None:
-        """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
+        """Return the sha256 of a file below the project's root; None if it is missing or outside."""
         if name not in self._sources:
             try:
                 self._sources[name] = _digest(self.project.named(name))
@@ -124,7 +124,7 @@ class ProjectState:
         return self._uses[key]
 
     def remember(self) -> None:
-        """Keep what is expensive to look up for the next state of this project."""
+        """Store expensive results in the cache folder, for the next state of this project."""
         self._imports.save()
 
     @cached_property
@@ -141,7 +141,7 @@ class ProjectState:
 
 
 def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
-    """Yield remarks on what a record, by its own fields, does not cover; pure.
+    """Yield remarks on what a record does not cover, from its fields alone. A pure function.
 
     Args:
         contract_subject: the subject's entry point in the bundle's contract; the record names the measured one.
@@ -165,7 +165,7 @@ def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     if record.mutants_skipped:
         yield _remark(Code.MUTANTS_SKIPPED, Detail.SKIPPED, "/mutants_skipped")
     if record.overrides:
-        changed = some([f"{name}={value}" for name, value in record.overrides.items()])
+        changed = name_fields([f"{name}={value}" for name, value in record.overrides.items()])
         yield _remark(Code.OVERRIDDEN, Detail.OVERRIDDEN, "/overrides", **changed)
     if record.subject != contract_subject:
         details = {"measured": record.judged, "declared": contract_subject}
@@ -198,7 +198,7 @@ def changes(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
         if names:
             gone = all(state.source_digest(name) is None for name in names)
             detail = Detail.FILES_GONE if gone else Detail.FILES_CHANGED
-            yield _remark(code, detail, "/sources", **some(sorted(names)))
+            yield _remark(code, detail, "/sources", **name_fields(sorted(names)))
         elif record.verdict is Verdict.NOT_MEASURED or _is_harness(entry_point):
             continue  # the record has the identity of the harness
         elif uses.isdisjoint(record.sources):
@@ -227,8 +227,8 @@ def _remark(code: Code, detail: Detail, where: str, **fields: Any) -> Finding:
     return finding(code, detail, RECORD, where, **fields)
 
 
-def some(names: Sequence[str]) -> dict[str, Any]:
-    """Return the fields for the first names of a list and the number of further ones."""
+def name_fields(names: Sequence[str]) -> dict[str, Any]:
+    """Return finding fields for the first names of a list and the number of others."""
     return {"names": [name[:120] for name in names[:3]], "more": max(0, len(names) - 3)}
 
 
@@ -246,11 +246,11 @@ def _content(path: Path) -> bytes | None:
 
 
 _SLACK = timedelta(hours=1)
-"""The difference between two clocks that gives no remark. Clocks without network time differ by minutes."""
+"""The tolerated difference between two clocks. Clocks without network time differ by minutes."""
 
 
 def is_ahead(started: datetime, now: datetime) -> bool:
-    """Whether a time is later than `now` by more than clocks usually differ."""
+    """Whether a time is later than `now` by more than the tolerated difference of clocks."""
     return started > now + _SLACK
 
 

@@ -36,14 +36,14 @@ _DECIDED = frozenset({Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED})
 
 @final
 class Staleness:
-    """Why bundles no longer cover a project. Entries that ran the same code are looked up once."""
+    """Determines why bundles no longer cover a project, with a cache for entries with the same sources."""
 
     def __init__(
         self, project: Project, contracts: Iterable[Contract] = (), files: Iterable[Path] | None = None
     ) -> None:
         """Args:
-        contracts: what is known of the project's contracts.
-        files: the contract files, if they are known already.
+        contracts: the loaded contracts of the project.
+        files: the contract files, if known.
         """
         self._state = ProjectState(project, {contract.id: contract.digest for contract in contracts}, files)
         self.remember = self._state.remember
@@ -76,11 +76,11 @@ class Survey:
 
     @classmethod
     def of(cls, project: Project, evidence: Path | None = None, device: str = "", watch: Watch | None = None) -> Survey:
-        """Look at a project.
+        """Read a project's contracts and evidence.
 
         Args:
             evidence: the folder of bundles, if it is not the project's own.
-            device: use only evidence from classes of device whose name contains this text.
+            device: use only evidence from device classes whose name contains this text.
             watch: see `harness.evidence.index.read`.
         """
         place = evidence or project.evidence
@@ -111,7 +111,7 @@ class Survey:
 
 
 def _of_devices(contents: Contents, name: str) -> Contents:
-    """Return the evidence from classes of device whose name contains this text."""
+    """Return the evidence from device classes whose name contains this text."""
     return replace(contents, entries=tuple(entry for entry in contents.entries if name in str(entry.device_class)))
 
 
@@ -171,18 +171,18 @@ def gaps(
 
 
 _AT_ONCE = 16
-"""Bundles in one process. To start one takes as long as to check two bundles."""
+"""Bundles per process. Starting a process takes as long as checking two bundles."""
 _MORE = "; harness verify says more"
 
 
 def _unsound(entries: Sequence[Entry]) -> dict[Path, str]:
-    """Return why bundles are unsound, or are not what these entries say of them, by path. The others are left out."""
+    """Return why bundles are unsound or differ from their entries, by path. Sound bundles are left out."""
     verified = zip(entries, verify_all([entry.path for entry in entries], at_once=_AT_ONCE), strict=True)
     return {entry.path: why for entry, verification in verified if (why := _wrong(entry, verification))}
 
 
 def _wrong(entry: Entry, verification: Verification) -> str:
-    """Return why a bundle is unsound or is not what its entry says; empty if it is neither."""
+    """Return why a bundle is unsound or differs from its entry; empty if neither is the case."""
     if verification.findings:
         codes = sorted({f"{problem.code} {problem.file}".strip() for problem in verification.findings})
         return f"is unsound: {', '.join(codes[:3])}{_MORE}"
@@ -195,7 +195,7 @@ def _wrong(entry: Entry, verification: Verification) -> str:
 
 
 def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
-    """Return the evidence with refused bundles among the unreadable ones."""
+    """Return the evidence with refused bundles moved to the unreadable ones."""
     if not refused:
         return contents
     more = (Unreadable(path, why) for path, why in refused.items())

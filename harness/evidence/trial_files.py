@@ -1,10 +1,9 @@
-"""The files of a bundle's trials: the subject's whole series, and what the clauses of each mutant read.
+"""The files of a bundle's trials: the subject's series, and the measurements that each mutant's clauses read.
 
-The subject's observation is complete, because its clauses are judged on it. A killed mutant keeps only the measurements
-that its violated clauses read. Judged again, it is killed by the same clauses.
+The subject's observation is complete, because its clauses are judged on it. A killed mutant's observation contains only
+the measurements that its violated clauses read, so a second judgment kills it by the same clauses.
 
-trials.log has what every trial did, and then its output to stdout and stderr. Each is shortened, with the digest of the
-whole:
+trials.log contains the log of each trial, its stdout and its stderr. Each is shortened, with the digest of the whole:
 
     ==> subject log: 3120 bytes, sha256 a1c2e4…; 3120 follow
          0.000  F-DEMO-SORT-001: demo.sorting:falsify examines demo.sorting:Sorter, profile reduced
@@ -14,10 +13,9 @@ whole:
     ==> mutant forgets-one log: 120 bytes, sha256 60303a…; 120 follow
     …
 
-The harness writes the log, and the trial writes the output. Every line of the output is quoted, so that it does not
-pass for a line of the log. A heading states the number of bytes that follow, so a trial cannot fake the output of
-another one by printing a heading. An empty stream has no heading. Bundles of older versions have no log, and output
-that is not quoted.
+The harness writes the log, and the trial writes the output. Every line of output is quoted, so it cannot imitate a line
+of the log. A heading states the number of bytes that follow, so a trial cannot forge the output of another one by
+printing a heading. An empty stream has no heading. Bundles of older versions have no log and unquoted output.
 """
 
 from __future__ import annotations
@@ -62,13 +60,13 @@ __all__ = [
 ]
 
 MOST_SAMPLES: Final = 4096
-"""Rows of telemetry that are kept: 17 minutes at four samples per second. `Steps` limits the rows of steps."""
+"""Maximum rows of telemetry: 17 minutes at four samples per second. `Steps` limits the rows of steps."""
 
 
 @final
 @dataclass(frozen=True)
 class MutantTrial(JsonDataclass):
-    """One line of mutants.jsonl: what the trial of one mutant measured, and how it was watched."""
+    """One line of mutants.jsonl: measurements of a mutant's trial, and its telemetry."""
 
     SCHEMA: ClassVar = "mutant"
 
@@ -77,11 +75,11 @@ class MutantTrial(JsonDataclass):
     """The clauses that it failed. Those that the contract names come first."""
     observation: Observation
     left_out: tuple[str, ...]
-    """Measurements that are not in the observation, because no clause that killed the mutant reads them."""
+    """Omitted measurements, which no clause that killed the mutant reads."""
     series: JsonObject
     """The number of rows recorded, the peaks of the telemetry, and why readings are missing."""
     counterexample: Counterexample | None
-    """The case that killed it, from a search."""
+    """The case of a search that killed it."""
 
 
 def series_of(result: TrialResult) -> dict[str, Any]:
@@ -113,8 +111,8 @@ def mutant_line(
 
     Args:
         contract: the contract that judges the trial.
-        outcome: what came of the trial.
-        case: the counterexample that a search found; None if there is none.
+        outcome: the outcome of the trial.
+        case: the counterexample of a search; None if there is none.
     """
     observation = _needed(contract, mutant, result.observation, outcome)
     left_out = [name for name in result.observation.measurements if name not in observation.measurements]
@@ -123,7 +121,7 @@ def mutant_line(
 
 
 def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcome: MutantOutcome) -> Observation:
-    """Return a killed mutant's observation with only what its violated clauses read; any other observation as it is."""
+    """Reduce a killed mutant's observation to what its violated clauses read. Others are returned unchanged."""
     if outcome.fate is not Fate.KILLED:
         return observation
     reads = {clause.id: {clause.path[0]} for clause in contract.clauses if clause.path}
@@ -134,8 +132,8 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
         measurements={name: value for name, value in observation.measurements.items() if name in names},
         unseen={name: why for name, why in observation.unseen.items() if name in names},
     )
-    # If a clause reads more than this code knows, the outcome changes. Then everything is kept. Everything is also kept
-    # if judging again takes long, because nothing ends the sealing.
+    # If a clause reads more than this code knows, the outcome changes; then everything is kept. Everything is also kept
+    # if a second judgment takes long, because sealing has no time limit.
     return needed if fate_of(mutant, judge(contract, needed, quick=True)) == outcome else observation
 
 
@@ -207,7 +205,7 @@ _QUOTED_START = re.compile(rb"(?:\A|(?<=[\r\n]))\| ")
 
 
 class TrialLogError(ValueError):
-    """A file is not a log of trials; the text names the byte."""
+    """A file is not a log of trials. The text states the position in bytes."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ class Stream:
     """One stream of one trial."""
 
     text: str
-    """The output. If it was shortened: head and tail, with a line between them that says so."""
+    """The output. If it was shortened: head and tail, with a line between them that states so."""
     size: int
     """Bytes that the trial wrote."""
     sha256: str
@@ -282,7 +280,7 @@ def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
 
 
 def _shortened(content: bytes, limit: int) -> bytes:
-    """Shorten a log to its head and its tail, which is three times as long, with a line between them that says so."""
+    """Shorten a log to its head and a tail of three times that length, with a line between them that states so."""
     if len(content) <= limit:
         return content
     head = content[: limit // 4].decode("utf-8", errors="ignore").encode("utf-8")

@@ -1,4 +1,4 @@
-"""Reading a folder that is not trusted: no link is followed, no pipe can block, and every read has a limit."""
+"""Reads an untrusted folder: no link is followed, no pipe can block, and every read has a limit."""
 
 from __future__ import annotations
 

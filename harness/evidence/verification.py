@@ -1,4 +1,4 @@
-"""Verifying: check that a bundle is as it was sealed, and that its record agrees with judging it again.
+"""Verifies that a bundle is unchanged since it was sealed, and that a second judgment agrees with its record.
 
     for verification in verify_all(find_bundles([Path("evidence")])):
         print(verification.path, verification.verdict, *verification.findings, *verification.remarks)
@@ -40,7 +40,7 @@ _SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 @dataclass(frozen=True)
 class Against:
-    """What bundles are compared with, besides themselves."""
+    """The trusted keys and the project to verify bundles against."""
 
     trusted: Mapping[str, Key] = field(default_factory=dict)
     """Public keys whose signatures count, by id."""
@@ -51,14 +51,14 @@ class Against:
 
     @classmethod
     def of(cls, trusted_keys: Iterable[Path], project: Project | None, refused: Iterable[Code] = ()) -> Against:
-        """What bundles are checked against: the trusted keys, and the project.
+        """Load the trusted keys.
 
         Args:
-            trusted_keys: files of public keys. If there is one, a bundle that none of them signed is not accepted.
-            refused: further remarks that are not accepted.
+            trusted_keys: files of public keys. If there are any, a bundle that none of them signed is not accepted.
+            refused: codes of further remarks that are not accepted.
 
         Raises:
-            KeyRefused: a file is not a public key that can be used.
+            KeyRefused: a file is not a usable public key.
         """
         from harness.evidence.staleness import ProjectState
 
@@ -71,9 +71,9 @@ def verify(path: Path, limits: Limits | None = None, against: Against | None = N
     """Verify one bundle.
 
     Args:
-        path: its folder, or a folder that was never finished.
-        limits: the time and memory for the checks.
-        against: keys and project. Without them, signatures stay unknown and staleness is not checked.
+        path: its folder, finished or not.
+        limits: limits of time and memory for the checks.
+        against: keys and project. Without them, signatures remain unknown and staleness is not checked.
     """
     (verification,) = verify_all([path], limits, against)
     return verification
@@ -82,10 +82,10 @@ def verify(path: Path, limits: Limits | None = None, against: Against | None = N
 def verify_all(
     paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None, at_once: int = 1
 ) -> Iterator[Verification]:
-    """Verify bundles, one process per processor at the same time. Yield the results in the order of the paths.
+    """Verify bundles with one process per CPU. Yields the results in the order of the paths.
 
     Args:
-        at_once: how many bundles one process checks. If one of them breaks the process, each gets its own.
+        at_once: how many bundles one process checks. If one of them crashes the process, each gets its own.
     """
     from harness.evidence import bundle_checks
 
@@ -106,7 +106,7 @@ def verify_all(
 
 
 def _checked(folders: Sequence[Path], against: Against) -> bytes:
-    """Check bundles in a process of their own. Return each result, and the record if it is needed, as JSON."""
+    """Check bundles, in a child process. Returns each result, and the record if needed, as JSON."""
     from harness.evidence import bundle_checks
 
     results = []
@@ -131,7 +131,7 @@ def _known(path: Path, document: JsonObject, recorded: JsonObject | None, agains
 
 @cache
 def _remarks() -> list[Callable[[Record, ProjectState], Iterable[Finding]]]:
-    """What tools remark on a bundle beside its staleness."""
+    """Load the functions of tools that add remarks."""
     return [plugin.load() for plugin in plugins("harness.remarks").values()]
 
 

@@ -1,4 +1,4 @@
-"""`harness.verify`: every bundle below a folder, verified against the project around it."""
+"""`harness.verify`: verifies all bundles below a folder against the project of the current folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def verify(
 ) -> tuple[Verification, ...]:
     """Verify the bundles at or below a path, as `harness verify` does: files, formats, and a second judgment.
 
-        for one in harness.verify("evidence"):
-            print(one.path, one.verdict if one.sound else one.findings)
+        for verification in harness.verify("evidence"):
+            print(verification.path, verification.verdict if verification.sound else verification.findings)
 
-    It needs neither torch nor a GPU, and trusts no bundle: a defect becomes a finding, never an exception, and each
-    bundle is checked in a process of its own with bounded time and memory. Whether evidence is stale depends on the
-    project of the current folder; outside of a project it is not checked.
+    This needs neither torch nor a GPU, and trusts no bundle. A defect becomes a finding, never an exception.
+    Bundles are checked in child processes with limited time and memory. Staleness is checked against the project of
+    the current folder; outside of a project it is not checked.
 
     Args:
         path: a bundle, or a folder with bundles at any depth.
@@ -30,15 +30,15 @@ def verify(
         fail_on: the codes of remarks that an accepted bundle must not have, such as "STALE_CONTRACT".
 
     Returns:
-        One `Verification` for each bundle, sorted by path; empty if there is none. `sound`: nothing is wrong with it.
-        `accepted`: it is sound and has none of the refused remarks. `verdict`, `reason` and `mutants` are judged
-        again. `findings` are what makes it unsound, and `remarks` what its evidence does not cover.
+        one `Verification` for each bundle, sorted by path. `sound`: it has no `findings`, which make a bundle unsound.
+        `accepted`: it is sound and has none of the refused remarks. `verdict`, `reason` and `mutants` come from a
+        second judgment. `remarks` state what the evidence does not cover.
 
     Raises:
         NotADirectoryError: the path is not a folder. The text says how to unpack an archive.
-        KeyRefused: a file is not a public key that can be used.
-        ValueError: `fail_on` has a code that there is not.
-        ProjectError: the project's settings are wrong.
+        KeyRefused: a file is not a usable public key.
+        ValueError: `fail_on` has an unknown code.
+        ProjectError: the project's settings are invalid.
     """
     folder = Path(path)
     if not folder.is_dir():

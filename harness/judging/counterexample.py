@@ -1,8 +1,8 @@
-"""Judging one case of a search, and the counterexample that a search keeps.
+"""Judges one case of a search, and defines the counterexample that a search stores.
 
 A falsifier that searches (see `Trial.search`) measures its subject on many cases. Each measurement is a list in the
-observation with one item for each case, and the contract bounds the items. One case is judged by the same clauses, on
-lists of one item.
+observation, with one item for each case and bounds on the items. One case is judged by the same clauses, on lists of
+one item.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ __all__ = [
 ]
 
 COUNTEREXAMPLE: Final = "counterexample.json"
-"""The file's name among the artifacts of a trial."""
+"""The name of the artifact."""
 
 
 @dataclass(frozen=True)
 class Counterexample(JsonDataclass):
-    """A case that refutes a claim, with all that is needed to run it again."""
+    """A case that refutes a claim, with everything needed to run it again."""
 
     SCHEMA: ClassVar = "counterexample"
     FORMAT: ClassVar = 1
     LEFT_OUT: ClassVar = (None,)
 
     case: JsonObject
-    """The argument of the falsifier's `check`, as JSON."""
+    """The argument of the falsifier's `check`."""
     clauses: tuple[str, ...]
     """The clauses that the case violates. `subject.completes` if the subject raised, crashed or hung."""
     measurements: JsonObject
-    """What was measured on the case, by name."""
+    """Measurements of the case, by name."""
     error: str = ""
-    """What the subject raised. Empty if it raised nothing."""
+    """The subject's exception; empty if it did not raise."""
     tried: int = 1
-    """How many cases the search had tried when it found this one."""
+    """Number of cases that the search had tried until this one."""
     shrunk: bool = False
-    """Whether the search looked for a simpler case. This is then the simplest that it found."""
+    """Whether the case was shrunk."""
     repeats: bool | None = None
-    """Whether the case violated these clauses again when it was run once more; None if it was not."""
+    """Whether a second run of the case violated the same clauses; None without a second run."""
 
 
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:
-    """The clauses that one case can violate: clauses on the items of these lists, and rules that read only these."""
+    """Return the clauses that one case can violate: on the items of these lists, and rules that read only them."""
     on_items = [clause for clause in contract.clauses if clause.path[0] in names and clause.path[1:2] == (ITEM,)]
     rules = [rule for rule in contract.rules if {path[0] for path in rule.names["self"]} <= names]
     return (*on_items, *rules)
@@ -65,7 +65,7 @@ def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause,
 def judge_case(
     contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device
 ) -> tuple[ClauseResult, ...]:
-    """Judge the measurements of one case by the clauses that one case can violate. A pure function."""
+    """Judge the measurements of one case by `clauses_on_cases`. A pure function."""
     lists = {name: [value] for name, value in measured.items()}
     finite = {name: is_finite(value) for name, value in lists.items()}
     judged = {clause.id for clause in clauses_on_cases(contract, frozenset(measured))}
@@ -78,7 +78,7 @@ def judge_case(
 
 
 def nearness(contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
-    """For each clause with a threshold, the case's ratio to it: above 1 is a violation (see `contract.ratio`)."""
+    """Return the case's ratio to each threshold; above 1 is a violation (see `contract.ratio`)."""
     lists = {name: [value] for name, value in measured.items()}
     ratios = {
         clause.id: ratio(clause, lists, parameters, device)

@@ -1,7 +1,7 @@
-"""Judging: a pure, total and deterministic function of a contract and an observation.
+"""Judges an observation by its contract: a pure, total and deterministic function.
 
-The falsifier never decides. The same contract and observation always give the same judgment. Judging needs neither a
-GPU nor torch.
+The falsifier never decides. Equal contracts and observations give equal judgments. Judging needs neither a GPU nor
+torch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["Judgment", "judge", "refutes", "requested"]
 
 @dataclass(frozen=True)
 class Judgment(JsonDataclass):
-    """Every clause with its outcome.
+    """All clauses with their outcomes.
 
-    The whole is FAIL if a clause failed, else NOT_MEASURED if one was not measured, else PASS.
+    The outcome of the whole is FAIL if a clause failed, else NOT_MEASURED if one was not measured, else PASS.
     """
 
     clauses: tuple[ClauseResult, ...]
@@ -48,7 +48,7 @@ class Judgment(JsonDataclass):
 
     @property
     def reason(self) -> Reason | None:
-        """The reason of the first clause with the whole's outcome. None for a PASS, and if there are no clauses."""
+        """The reason of the first clause with the outcome of the whole. None for a PASS, and without clauses."""
         outcome = self.outcome
         if outcome is Outcome.PASS:
             return None
@@ -57,7 +57,7 @@ class Judgment(JsonDataclass):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the allowance paid for every clause."""
+        """Whether no clause exceeded the allowance."""
         return all(clause.reason is None or clause.reason.code is not ReasonCode.TOO_COSTLY for clause in self.clauses)
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
@@ -66,15 +66,15 @@ class Judgment(JsonDataclass):
 
 
 def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
-    """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
+    """Judge an observation by all clauses of its contract. Never raises for a well-typed `Observation`.
 
-    A list can grow later. So the measurements of a trial that was interrupted or too slow, or that lost a message, are
-    provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the
-    trial's allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that
-    was interrupted or lost is small, because its run must end soon.
+    Lists can grow until a trial ends. So measurements of a trial that was interrupted, slow or lost a message are
+    provisional: a clause that they violate is NOT_MEASURED. A clause that exceeds the trial's remaining
+    allowance is NOT_MEASURED too; this depends on sizes, not on time. The allowance of a trial that
+    was interrupted or lost is small, so that its run ends soon.
 
     Args:
-        quick: whether each trial has a small allowance.
+        quick: use a small allowance.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -109,11 +109,11 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
 
 
 def refutes(contract: Contract, observation: Observation, clauses: Collection[str]) -> bool:
-    """Whether an observation violates all of these clauses of its contract, whatever the trial measures after it.
+    """Whether an observation violates all of these clauses, whatever the trial measures afterwards.
 
-    Without clauses: whether it violates one of the contract's.
+    Without clauses: whether it violates any clause of the contract.
 
-    A measurement is final, but a list can grow. So a violation lasts if no list is read as a whole, and where a list is
+    A measurement is final, but a list can grow. So a violation is final if no list is read as a whole, and if a list is
     too long or repeats an item.
     """
     measured = observation.measurements
@@ -130,14 +130,14 @@ def refutes(contract: Contract, observation: Observation, clauses: Collection[st
 
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:
-    """The result with the reason why its measurement was not made, if the observation gives one."""
+    """Add the observation's reason for a missing measurement, if it has one, to a result."""
     if not why or result.outcome is not Outcome.NOT_MEASURED or result.reason is None:
         return result
     return replace(result, reason=replace(result.reason, text=why))
 
 
 def requested(contract: Contract, profile: str, parameters: JsonObject, device_type: str) -> dict[str, Any]:
-    """What a trial was asked to run: the device type, and the dtype, backend and steps among its parameters.
+    """Return the requested device type, and the dtype, backend and steps among the parameters.
 
     The device type is "cuda" if the profile requires CUDA, else the parameter `device`, else the trial's own.
     """
@@ -167,7 +167,7 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
             reason = Reason(ReasonCode.CONTRADICTION, place, text=contradiction) if contradiction else None
             yield ClauseResult(name, outcome, contradiction, Bound("const", ""), reason=reason)
     if expected_values["device"] == "cuda":
-        # A trial that something else ended may have ended before its work on the GPU began.
+        # A trial that was ended from outside may not have started its work on the GPU.
         ended = completes.outcome is Outcome.NOT_MEASURED
         yield from (_excused(result, completes.reason) if ended else result for result in _residency(observation))
 
@@ -185,7 +185,7 @@ def _completes(observation: Observation) -> ClauseResult:
 def _how_it_ended(ending: Ending) -> Reason | None:
     if ending.kind is EndingKind.COMPLETED:
         return None
-    # An interruption comes from outside, and "not measured" is not a fault. So the phase does not matter.
+    # An interruption comes from outside, and "not measured" is not a fault, so the phase is irrelevant.
     place = "" if ending.kind in (EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED) else str(ending.phase)
     return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 
@@ -196,7 +196,7 @@ _PROVISIONAL = {
     EndingKind.CHANGED: str(EndingKind.CHANGED),
     EndingKind.SLOW: str(EndingKind.SLOW),
 }
-"""The endings after which measurements can be incomplete or of other code, and the places of the reasons for that."""
+"""Endings after which measurements can be incomplete or from changed code, with the places of their reasons."""
 
 
 _HURRIED = frozenset({EndingKind.INTERRUPTED, EndingKind.LOST})
@@ -212,7 +212,7 @@ def _residency(observation: Observation) -> Iterator[ClauseResult]:
     residency = observation.residency
     allocated = residency.allocator_peak_bytes
     if allocated is None and type(reported := observation.resolved.get("allocated_bytes")) is int:
-        allocated = reported  # of a subject in another process, as the CUDA driver was asked
+        allocated = reported  # from an external subject, which queries the CUDA driver
     yield _resident("allocator", allocated, Bound("exclusiveMinimum", 0), "B", residency.reason or "")
     yield _resident("driver", residency.driver_seen, Bound("const", True), "", residency.reason or "")
 

@@ -1,4 +1,4 @@
-"""What one trial measured, and how it ran. A judgment depends on this and on the contract alone."""
+"""The measurements of one trial and how it ran. A judgment depends only on this and the contract."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class EndingKind(StrEnum):
 
     COMPLETED = "completed"
     NOT_MEASURED = "not measured"
-    """The falsifier reported that the machine prevented the measurement."""
+    """The falsifier reported that the machine prevents the measurement."""
     SUBJECT_FAULT = "subject fault"
     """The subject raised."""
     FALSIFIER_FAULT = "falsifier fault"
     """The falsifier raised, or could not be imported."""
     TIMED_OUT = "timed out"
-    """It reached its limit, and stood still."""
+    """It reached its limit without progress."""
     SLOW = "slow"
-    """It reached its limit, and still made progress."""
+    """It reached its limit while it made progress."""
     DIED = "died"
     """The process ended itself: os._exit, SIGSEGV, SIGABRT…"""
     KILLED = "killed"
     """Another process or the kernel ended it with SIGKILL. The kernel does so when memory runs out."""
     REFUTED = "refuted"
-    """The harness ended the trial early: what it was to find had been measured, such as a mutant's clauses."""
+    """The harness ended the trial early, such as when a mutant had violated its clauses."""
     INTERRUPTED = "interrupted"
     LOST = "lost"
     """The harness failed around the trial."""
     GARBLED = "garbled"
-    """A message of the trial could not be read, so what it measured is not known."""
+    """A message of the trial could not be read, so measurements may be missing."""
     CHANGED = "changed"
-    """A source file changed while the trial ran, so what it ran is not known."""
+    """A source file changed while the trial ran, so it is unknown which code ran."""
 
 
 @dataclass(frozen=True)
 class Ending(JsonDataclass):
-    """How a trial ended, which code ran then, and why."""
+    """How a trial ended, in which phase, and why."""
 
     LEFT_OUT: ClassVar = (None,)
 
@@ -60,7 +60,7 @@ class Ending(JsonDataclass):
 
 @dataclass(frozen=True)
 class Residency(JsonDataclass):
-    """Whether the process used the GPU, by its own allocator (peak bytes) and by the driver. None: not asked."""
+    """Whether the process used the GPU, by its own allocator (peak bytes) and by the driver. None: not queried."""
 
     allocator_peak_bytes: int | None = None
     driver_seen: bool | None = None
@@ -70,7 +70,7 @@ class Residency(JsonDataclass):
 
 @dataclass(frozen=True)
 class Observation(JsonDataclass):
-    """One trial's measurements. A float that is not finite is a float in memory and tagged in a file."""
+    """One trial's measurements. A non-finite number is a float in memory and tagged in a file."""
 
     SCHEMA: ClassVar = "observation"
 
@@ -84,9 +84,9 @@ class Observation(JsonDataclass):
     ending: Ending = Ending(EndingKind.COMPLETED)
     seed: int = 0
     unseen: Mapping[str, str] = field(default_factory=dict)
-    """Why a measurement could not be taken, by its name. Only a subject that is observed from outside has such."""
+    """Why a measurement is missing, by its name. Only external subjects have such reasons."""
 
     def to_json(self) -> dict[str, Any]:
-        """The form that observation.json holds. An empty `unseen` is left out."""
+        """Return the content of observation.json. An empty `unseen` is omitted."""
         plain = super().to_json()
         return plain if self.unseen else {name: value for name, value in plain.items() if name != "unseen"}

@@ -1,4 +1,4 @@
-"""The record of one run of one claim, which indexes, reports and reviewers read."""
+"""The record of one run of one claim, from which indexes and reports are made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LogIdentity", "Logs", "MutantRecord", "Record", "RecordedCommit", "j
 
 
 class RecordedCommit(TypedDict):
-    """The commit of the project's checkout. A value that git could not give is None."""
+    """The commit of the project's checkout. Unknown values are None."""
 
     revision: str | None
     dirty: bool | None
@@ -30,7 +30,7 @@ class RecordedCommit(TypedDict):
 
 
 class LogIdentity(TypedDict):
-    """The size and digest of a whole stream. The bundle keeps only its beginning and end."""
+    """Size and digest of a whole stream. The bundle contains only its beginning and end."""
 
     size: int
     """Bytes."""
@@ -41,7 +41,7 @@ class Logs(TypedDict):
     """The streams of the subject's trial."""
 
     log: NotRequired[LogIdentity]
-    """What the trial did. Bundles of older versions have none."""
+    """The trial's log. Bundles of older versions have none."""
     stdout: LogIdentity
     stderr: LogIdentity
 
@@ -63,7 +63,7 @@ class MutantRecord(JsonDataclass):
     """The value that decided each clause of `failed`; empty in a record of an earlier version."""
 
     def outcome(self) -> MutantOutcome:
-        """The part that judging decides."""
+        """Return the part that judging derives."""
         return MutantOutcome(self.id, self.fate, self.reason, self.failed, self.values)
 
 
@@ -79,17 +79,17 @@ class Record(JsonDataclass):
     spec: str
     title: str
     claim: str
-    """What is claimed, in the contract's words."""
+    """The claim, as in the contract."""
     run: str
     """The name of the bundle's folder: start time, device and six random digits."""
     verdict: Verdict
     reason: Reason | None
-    """Why the verdict is what it is; None for a proven PASS."""
+    """The reason for the verdict; None for a proven PASS."""
     proven: bool
     profile: str
     profile_reason: str
     overrides: JsonObject
-    """Parameters that the command line changed. With any, the run does not test the contract's claim."""
+    """Overridden parameters. With any, the run does not test the contract's claim."""
     mutants_skipped: bool
     falsifier: str
     subject: str
@@ -103,40 +103,40 @@ class Record(JsonDataclass):
     started: str
     """UTC, ISO 8601."""
     seconds: float
-    """Wall-clock time in which the claim's imports and trials ran. Its waits do not count."""
+    """Wall-clock time of the claim's imports and trials, without waits."""
     trial_seconds: float
     """Wall-clock time of the subject's trial."""
     contract_digest: str
     sources: Mapping[str, str]
-    """The sha256 of each project file that the trials imported or read beside an imported file, by path."""
+    """SHA-256 of each project file that the trials imported or read beside an imported file, by path."""
     harness: Mapping[str, str]
     """`version`, the `sha256` over the harness's source files, and the `commit` of its source tree if it has one."""
     commit: RecordedCommit
     logs: Logs
     series: JsonObject
-    """For metrics and telemetry: how many rows were recorded and kept, and why readings are missing."""
+    """For metrics and telemetry: the number of recorded and stored rows, and why readings are missing."""
     command: str
     """The command that reproduces the run."""
     subject_parameters: JsonObject = field(default_factory=dict)
-    """Parameters of the subject's trial alone. Only an external trainer has them: its file and its own parameters."""
+    """Parameters of the subject's trial only: an external trainer's file and its own parameters."""
     isolated: bool = False
-    """Whether each subject ran in a process of its own, apart from its falsifier."""
+    """Whether each subject ran in a process apart from its falsifier."""
     waited_seconds: float = 0.0
-    """How long trials waited for a device that others held."""
+    """Seconds that trials waited for a device."""
     withdrawn: Mapping[str, str] = field(default_factory=dict)
-    """Why GPUs failed the claim, by UUID. It then ran again on another one, if it could."""
+    """Why GPUs were given up, by UUID. The claim then ran on another one, if it could."""
     predicted: JsonObject = field(default_factory=dict)
-    """The memory of the profile's step, predicted before the run and measured; empty if the profile names no step."""
+    """Predicted and measured memory of the profile's step; empty if the profile names no step."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
     limit_seconds: float = 0.0
     """The wall-clock limit of the subject's trial; 0 in a record of an earlier version."""
     pace: float = 1.0
-    """By how much the contract's limit was multiplied, because the device is slower than an H200."""
+    """The factor of the contract's limit, because the device is slower than an H200."""
 
     @property
     def judged(self) -> str:
-        """The subject as `--subject` takes it."""
+        """The subject as a value of `--subject`."""
         return judged(self.subject, self.subject_parameters)
 
     @property
@@ -146,14 +146,14 @@ class Record(JsonDataclass):
 
     @property
     def result(self) -> Result:
-        """The part of the result that a known refutation states."""
+        """The part of the result that a known refutation predicts."""
         failed = tuple(clause.id for clause in self.clauses if clause.outcome is Outcome.FAIL)
         return Result(self.verdict, failed, self.lived)
 
     def refutation(self, contract: Contract) -> Refutation | None:
-        """The refutation of a contract that speaks of this run.
+        """Return the contract's known refutation that applies to this run.
 
-        None if there is none, and for a run of another subject than the contract's or with other parameters.
+        None if there is none, and for a run of another subject or with other parameters.
         """
         if self.overrides or self.subject != contract.document["subject"]:
             return None
@@ -161,19 +161,19 @@ class Record(JsonDataclass):
 
     @property
     def is_outside(self) -> bool:
-        """Whether the subject works in another process, such as a command or a finished run."""
+        """Whether the subject is external, such as a command or a finished run."""
         return "trainer" in self.subject_parameters and self.subject.partition(":")[0].endswith(".external")
 
     @property
     def not_visible(self) -> tuple[str, ...]:
-        """Clauses that cannot be decided from outside a trainer: not judged, or on what only its output tells."""
+        """Clauses that an external trainer leaves undecided: unjudged ones, and those on values that are not read back."""
         return (
             (*self.unjudged, *(clause.id for clause in self.clauses if _only_told(clause))) if self.is_outside else ()
         )
 
     @property
     def lacks_only_not_visible(self) -> bool:
-        """Whether all but what is not visible from outside was measured and holds, with mutants killed."""
+        """Whether all clauses hold except `not_visible`, with mutants killed or skipped."""
         open_ones = [clause for clause in self.clauses if clause.outcome is not Outcome.PASS]
         is_shown = self.is_outside and self.verdict is Verdict.NOT_MEASURED and all(map(_only_told, open_ones))
         return is_shown and bool(open_ones) and (self.proven or self.mutants_skipped)
@@ -186,7 +186,7 @@ class Record(JsonDataclass):
 
     @property
     def left_out(self) -> str:
-        """`unjudged` for reports: the ids of the clauses, and the number of those that only check a type."""
+        """`unjudged` for reports: the ids of the clauses, and the number of clauses on types."""
         telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
         mere = len(self.unjudged) - len(telling)
         if not telling or not mere:
@@ -200,18 +200,18 @@ class Record(JsonDataclass):
 
 
 def _only_told(clause: ClauseResult) -> bool:
-    """Whether a clause on what ran has no outcome, because only the output could tell it."""
+    """Whether a clause on a resolved value is NOT_MEASURED because the value was not read back."""
     reason = clause.reason
     return clause.outcome is Outcome.NOT_MEASURED and reason is not None and reason.code is ReasonCode.NOT_READ_BACK
 
 
 def examined(subject: str, subject_parameters: JsonObject) -> str:
-    """The subject and its own parameters, as options take them. Where a finished run lies does not matter."""
+    """Return the subject and its parameters as command-line options, without the folder of a finished run."""
     own = sorted((name, value) for name, value in subject_parameters.items() if name not in ("trainer", "dir"))
     return " ".join([judged(subject, subject_parameters), *(f"-P {name}={value}" for name, value in own)])
 
 
 def judged(subject: str, subject_parameters: JsonObject) -> str:
-    """The subject as `--subject` takes it: an entry point, or `command:FILE` or `recorded:FILE`."""
+    """Return the subject as a value of `--subject`: an entry point, `command:FILE` or `recorded:FILE`."""
     trainer = subject_parameters.get("trainer")
     return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject

@@ -1,4 +1,4 @@
-"""From judgments to a verdict: the fate of each mutant, and whether the subject's PASS means anything."""
+"""Derives the verdict from judgments: the fate of each mutant, and whether the subject's PASS is proven."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class ClaimVerdict:
     verdict: Verdict
     reason: Reason | None
     proven: bool
-    """Whether the falsifier can fail: at least one mutant was killed, and every other was killed or could not run."""
+    """Whether at least one mutant was killed, and all others were killed or could not run."""
 
 
 def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
-    """The fate of a mutant. It is killed only if it fails on every clause that the contract names for it.
+    """Return the fate of a mutant. It is killed only if it fails on all clauses that the contract names for it.
 
-    If something other than the mutant cut the trial short, the missing clauses are unknown: the mutant is inconclusive.
+    If something other than the mutant ended the trial early, it is inconclusive, because clauses are unknown.
     """
     failing = {clause.id: clause.value for clause in judgment.with_outcome(Outcome.FAIL)}
     failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
@@ -61,12 +61,12 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
 
 
 def not_run(mutant: Mutant, reason: Reason) -> MutantOutcome:
-    """The outcome of a mutant that cannot run here or was skipped. It never counts as killed."""
+    """Return the outcome of a mutant that cannot run here or was skipped. It never counts as killed."""
     return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
 
 
 def interrupted(mutant: Mutant) -> MutantOutcome:
-    """The outcome of a mutant that had not started when the run was interrupted."""
+    """Return the outcome of a mutant that had not started when the run was interrupted."""
     return MutantOutcome(mutant.id, Fate.INTERRUPTED, Reason(ReasonCode.INTERRUPTED))
 
 
@@ -74,9 +74,9 @@ def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipp
     """The verdict on a claim.
 
     Args:
-        judgment: The judgment of the subject.
-        mutants: The outcome of every mutant.
-        skipped: Whether the user asked for no mutants. A PASS then stands, unproven.
+        judgment: the judgment of the subject.
+        mutants: the outcomes of all mutants.
+        skipped: whether the user skipped the mutants. A PASS then stands, unproven.
     """
     fates = {mutant.fate for mutant in mutants}
     proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN}
