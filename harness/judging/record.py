@@ -166,7 +166,7 @@ class Record(JsonDataclass):
 
     @property
     def not_visible(self) -> tuple[str, ...]:
-        """Clauses that an external trainer leaves undecided: unjudged ones, and those on values that are not read back."""
+        """Clauses that an external trainer leaves undecided: unjudged, or on values that are not read back."""
         return (
             (*self.unjudged, *(clause.id for clause in self.clauses if _only_told(clause))) if self.is_outside else ()
         )

@@ -71,7 +71,7 @@ def interrupted(mutant: Mutant) -> MutantOutcome:
 
 
 def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> ClaimVerdict:
-    """The verdict on a claim.
+    """Return the verdict on a claim.
 
     Args:
         judgment: the judgment of the subject.
