@@ -12,7 +12,7 @@ from harness.contract.claim_folder import PLANTING, family_of
 from harness.contract.installed import root_of
 from harness.evidence.bundle_layout import RECORD
 from harness.evidence.findings import Code, Detail, Finding, finding
-from harness.evidence.staleness import ProjectState, some
+from harness.evidence.staleness import ProjectState, name_fields
 from harness.judging.record import Record
 
 __all__ = ["planted_sources", "results_of", "unplanted"]
@@ -28,7 +28,7 @@ def unplanted(record: Record, state: ProjectState) -> Iterator[Finding]:
     subject = state.uses(record.subject, record.id) | planted.keys()
     missed = sorted(name for name in subject & measured.keys() if measured[name] not in planted.get(name, ()))
     if missed:
-        yield _remark(Detail.NOT_PLANTED, "/sources", **some(missed))
+        yield _remark(Detail.NOT_PLANTED, "/sources", **name_fields(missed))
 
 
 def _remark(detail: Detail, where: str, **fields: Any) -> Finding:

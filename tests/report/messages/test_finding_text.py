@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness.evidence
 from harness.evidence.findings import Code, Detail, Finding, finding
-from harness.evidence.staleness import some
+from harness.evidence.staleness import name_fields
 from harness.report.messages import finding_text
 
 EVIDENCE = Path(harness.evidence.__file__).parent
@@ -65,7 +65,7 @@ def test_a_finding_in_a_line() -> None:
 
 def test_fields_in_words() -> None:
     """Lists have commas, further items are a number, and a missing value is the word for it."""
-    names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **some([f"{number}.py" for number in range(5)]))
+    names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **name_fields([f"{number}.py" for number in range(5)]))
     assert finding_text.message(names).endswith(": 0.py, 1.py, 2.py and 2 more")
     fields = {"name": "steps", "found": None, "expected": "3"}
     assert "steps is missing, not 3" in finding_text.message(
