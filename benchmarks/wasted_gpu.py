@@ -9,7 +9,8 @@ from typing import Any
 GPU_DEFECTS = {
     "gpu-idle": "gpu_unused",
     "gpu-memory-creeping": "memory_creeps",
-    "kernels-recompiled": "kernels_compiled",
+    "ptx-compiled": "kernels_compiled",
+    "triton-recompiled": "kernels_compiled",
     "allocations-refused": "allocations_refused",
 }
 """Those that need a GPU. The first one holds a GPU, and trains on the CPU."""
@@ -26,7 +27,11 @@ def waste_gpu(defect: str, step: int, kept: list[Any]) -> None:
         kept.append(torch.empty(1 << 20, device="cuda"))
     elif defect == "gpu-memory-creeping":
         kept.append(torch.zeros(1 << 22, device="cuda"))
-    elif defect == "kernels-recompiled":
+    elif defect == "triton-recompiled" and step % 15 == 0:
+        from benchmarks.wasted_kernel import store_step
+
+        store_step[(1,)](torch.empty(1, device="cuda", dtype=torch.int32), step)
+    elif defect == "ptx-compiled":
         module, driver = ctypes.c_void_p(), ctypes.CDLL("libcuda.so.1")
         status = driver.cuModuleLoadData(ctypes.byref(module), PTX % step)
         if status != 0:

@@ -4,7 +4,7 @@
  *
  *   HARNESS_RECORDER_DIR    the folder of the records: one file for each process, one JSON object a line
  *   HARNESS_RECORDER_CUPTI  libraries of CUPTI to try, separated by colons, newest first
- *   HARNESS_RECORDER_LINES  most lines of each kind of event (default 1000); further events are only counted
+ *   HARNESS_RECORDER_LINES  most lines of each kind of event (default 1000), and then one a second; all are counted
  *   HARNESS_RECORDER_LAUNCHES  see sampling.h
  *
  * A line is one write to a file opened to append, so a crash loses no finished line. Types and numbers of CUPTI are
@@ -132,7 +132,12 @@ static void end(struct line *line) {
     if (out >= 0 && write(out, line->text, line->size + 2) < 0) {} /* a full disk must not end the process */
 }
 
-static int is_room(int kind) { return atomic_fetch_add(&lines[kind], 1) < most_lines; }
+static int is_room(int kind) {
+    static _Atomic uint64_t latest[KINDS + 3]; /* who follows the file sees that they go on */
+    if (atomic_fetch_add(&lines[kind], 1) < most_lines) return 1;
+    uint64_t now = (uint64_t)time(NULL), before = latest[kind];
+    return now > before && atomic_compare_exchange_strong(&latest[kind], &before, now);
+}
 
 /* ---- totals, whenever the number of launches has doubled, and at the end ---- */
 

@@ -94,14 +94,13 @@ def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of new events; `launches` are all of the process so far."""
     told = Recording(tuple(events))
     said = Recording(tuple(one for one in events if one["event"] != "totals"))
-    compiled = [one for one in told.compilations if one.startswith("compile ")]
     refused = [one for one in told.out_of_memory if not one.startswith(_ON_HOST)]
     found: dict[str, Any] = {
         "started": sum(one["event"] == "start" for one in events),
         "ready": told.processes,
         "launches": told.launches,
         "images": [*said.ptx[:_SHOWN]],
-        "compiled": len(compiled),
+        "loaded": told.modules,
         "refused": refused[:_SHOWN],
         "unseen": [*said.unseen[:_SHOWN]],
     }

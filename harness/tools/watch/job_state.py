@@ -17,8 +17,8 @@ weights     `role` (initial or teacher), and `tensors` or `refused` as of a chec
 usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`,
             `watcher_seconds` and `waiting_percent` of a processor; `suspended`: a signal has stopped a process;
             `gpu_limit_bytes` of its GPUs, `gpu_only_bytes` of the only process on a GPU
-driver      `file`, `offset` of the recorder's file; new in it: processes `started` and `ready`, `images` that must be
-            compiled, how many were `compiled`, allocations on a GPU `refused`, what is `unseen`; all `launches` so far
+driver      `file`, `offset` of the recorder's file; new in it: processes `started` and `ready`, how many images were
+            `loaded`, `images` that must be compiled, allocations `refused`, what is `unseen`; all `launches` so far
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`

@@ -46,7 +46,7 @@ def healthy() -> list[Fact]:
         if step % 20 == 0:
             facts.append(_checkpoint(step))
         if step % 5 == 1:
-            told = {"started": 1, "ready": 1, "images": ["cuModuleLoadData"], "compiled": 1} if step == 1 else {}
+            told = {"started": 1, "ready": 1, "images": ["cuModuleLoadData"], "loaded": 1} if step == 1 else {}
             facts.append({"fact": "driver", "at": float(step), "file": "1.jsonl", "offset": step, **told,
                           "launches": 50 * step})  # fmt: skip
         memory = (2.0 - 1.0 / step) * _GIB
@@ -218,7 +218,9 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     ),
     "disk-nearly-full": Defect("disk_short", "the disk is full", _of("usage", lambda fact: {"free_bytes": 1000})),
     "recompiled-kernels": Defect(
-        "kernels_compiled", "the driver compiles as long as the job runs", _of("driver", lambda fact: {"compiled": 1})
+        "kernels_compiled",
+        "the driver gets new kernels as long as the job runs",
+        _of("driver", lambda fact: {"loaded": 1}),
     ),
     "refused-memory": Defect(
         "allocations_refused",

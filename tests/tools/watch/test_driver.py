@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 START = '{"event":"start","at":1.0,"pid":7}\n'
 READY = '{"event":"ready","at":1.1,"callbacks":30,"modules":true,"jit":true}\n'
 PTX = '{"event":"module","at":2.0,"call":"cuModuleLoadData","form":"ptx","needs_jit":true,"ptx":[70]}\n'
-COMPILED = '{"event":"jit","at":2.0,"operation":"compile","from":"ptx","seconds":0.1}\n'
+CUBIN = PTX.replace('"ptx","needs_jit":true', '"machine_code","needs_jit":false')
 LAUNCHED = '{"event":"totals","at":3.0,"final":false,"launches":8,"modules":1,"ptx":1,"jit":1,"refused":0,"calls":{}}\n'
 REFUSED = '{"event":"refused","at":4.0,"call":"cuMemAlloc_v2","result":2,"bytes":1099511627776}\n'
 
@@ -48,9 +48,9 @@ def test_records_are_followed(tmp_path: Path) -> None:
         ]
 
     assert read(START + READY + PTX) == [
-        {"started": 1, "ready": 1, "images": ["cuModuleLoadData: ptx with PTX for sm_70"]}
+        {"started": 1, "ready": 1, "images": ["cuModuleLoadData: ptx with PTX for sm_70"], "loaded": 1}
     ]
-    assert read(COMPILED + LAUNCHED[:20]) == [{"compiled": 1}]
+    assert read(CUBIN + CUBIN + LAUNCHED[:20]) == [{"loaded": 2}]
     assert read(LAUNCHED[20:]) == [{"launches": 8}]
     assert read(REFUSED) == [{"refused": ["cuMemAlloc_v2: 1099511627776 bytes"]}]
     assert read(REFUSED.replace("cuMemAlloc_v2", "cuMemHostAlloc")) == [{}]
@@ -96,16 +96,16 @@ def test_a_silent_fallback(facts: list[Fact], cpu: float, seen: bool | None, ref
 
 def test_no_compilation_was_asked_for() -> None:
     """The first image that has to be compiled refutes, if jit=none."""
-    image = {"started": 1, "ready": 1, "launches": 4, "images": ["cuModuleLoadData: ptx"], "compiled": 1}
+    image = {"started": 1, "ready": 1, "launches": 4, "images": ["cuModuleLoadData: ptx"], "loaded": 1}
     assert watched(Given(jit="none"), image) == ["kernels_compiled"]
     assert watched(Given(), image) == []
 
 
-@pytest.mark.parametrize("key", ["compiled", "refused"])
+@pytest.mark.parametrize("key", ["loaded", "refused"])
 def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
-    """Kernels of a first evaluation, those of new lengths of batches, and a job that compiles once an hour."""
-    given = replace(Given(), window=5, collapse_seconds=10.0)
-    most = {"compiled": 20, "refused": 5}[key]
+    """Kernels of a first evaluation, those of new lengths of batches, and a window without any in between."""
+    given = replace(Given(), window=5)
+    most, begin = {"loaded": (20, 11), "refused": (5, 6)}[key]
 
     def happening(at: list[int], key: str = key, first: int = 1) -> int:
         job = JobState(given, CHECKS)
@@ -117,12 +117,15 @@ def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
                 job.apply({"fact": "driver", "at": float(step), "file": "1", "offset": step, key: ["a call"]})
         return len(job.refutations)
 
-    assert happening([1, 2, 3, 4, 20, 21, 22, 23]) == 0
-    assert happening([*range(20, 301, 20)]) == 0
-    assert happening([20 + 8 * one for one in range(most - 1)]) == 0
-    assert happening([20 + 8 * one for one in range(most)]) == 1
-    assert happening([20 + 8 * one for one in range(most)], "images") == 0
-    assert happening([4000 + 8 * one for one in range(most)], first=4000) == 0  # the warm-up of a run that resumed
+    each = [begin + 5 * one for one in range(most)]
+    assert happening([*range(1, begin), *range(20, 24)]) == 0
+    assert happening([*range(20, 301, 10)]) == 0
+    assert happening(each[:-1]) == 0
+    assert happening(each) == 1
+    assert happening([one for one in each if one != each[1]] + [each[-1] + 5]) == 0
+    assert happening(each, "images") == 0
+    assert happening([4000 - 1 + one for one in each], first=4000) == 1
+    assert happening([4000 - 6 + one for one in each], first=4000) == 0  # the warm-up of a run that resumed
 
 
 def test_nothing_is_judged_of_a_driver_that_was_not_seen() -> None:
