@@ -27,7 +27,7 @@ def waste_gpu(defect: str, step: int, kept: list[Any]) -> None:
         kept.append(torch.empty(1 << 20, device="cuda"))
     elif defect == "gpu-memory-creeping":
         kept.append(torch.zeros(1 << 22, device="cuda"))
-    elif defect == "triton-recompiled" and step % 15 == 0:
+    elif defect == "triton-recompiled" and step % 10 == 0:
         from benchmarks.wasted_kernel import store_step
 
         store_step[(1,)](torch.empty(1, device="cuda", dtype=torch.int32), step)

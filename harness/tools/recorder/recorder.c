@@ -441,7 +441,6 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     activity[0] = (int (*)(int))dlsym(cupti, "cuptiActivityDisable");
     activity[1] = (int (*)(int))dlsym(cupti, "cuptiActivityEnable");
     int (*take)(void *, void *) = dlsym(cupti, "cuptiActivityRegisterCallbacks");
-    int (*every)(uint32_t) = dlsym(cupti, "cuptiActivityFlushPeriod");
     next_record = (int (*)(uint8_t *, size_t, void **))dlsym(cupti, "cuptiActivityGetNextRecord");
     flush = (void (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
     if (!subscribe || !enable || !name_of) return fail("no CUPTI", "it lacks the functions for callbacks"), 1;
@@ -462,7 +461,6 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     int modules = enable(1, subscriber, DOMAIN_RESOURCE, RESOURCE_MODULE_LOADED) == 0;
     if (activity[1] && take && next_record && take(buffer_wanted, buffer_full) == 0 && activity[1](ACTIVITY_JIT) == 0) {
         sees_jit = 1;
-        if (every) every(1000);
     }
     Dl_info where = {0};
     dladdr((void *)subscribe, &where);
