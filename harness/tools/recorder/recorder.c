@@ -317,7 +317,7 @@ static void on_callback(void *unused, int domain, uint32_t id, const void *data)
     else if (domain == DOMAIN_DRIVER && id < MOST_IDS && call_of[id] >= 0) on_call(call_of[id], data);
 }
 
-/* ---- JIT compilations, as the driver tells CUPTI ---- */
+/* ---- JIT compilations, as the driver tells CUPTI: the records come when `finish` flushes, or with a full buffer ---- */
 
 static int (*next_record)(uint8_t *, size_t, void **);
 
@@ -459,9 +459,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
         if (call_of[id] >= 0 && enable(1, subscriber, DOMAIN_DRIVER, id) == 0) enabled++;
     }
     int modules = enable(1, subscriber, DOMAIN_RESOURCE, RESOURCE_MODULE_LOADED) == 0;
-    if (activity[1] && take && next_record && take(buffer_wanted, buffer_full) == 0 && activity[1](ACTIVITY_JIT) == 0) {
-        sees_jit = 1;
-    }
+    if (activity[1] && take && next_record && take(buffer_wanted, buffer_full) == 0) sees_jit = activity[1](ACTIVITY_JIT) == 0;
     Dl_info where = {0};
     dladdr((void *)subscribe, &where);
     line = begin("ready");
