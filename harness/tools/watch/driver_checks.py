@@ -10,20 +10,20 @@ from harness.tools.watch.job_state import Check, StepAt
 __all__ = ["DRIVER_CHECKS"]
 
 _LOADED: Final = 20
-"""Windows of steps in a row with new kernels that refute: more than new lengths of batches or an evaluation need."""
-_REFUSED: Final = 5
+"""Windows of steps with new kernels that refute: more than new lengths of batches or an evaluation need."""
+_REFUSED: Final = 10
 
 
 class _OfDriver(Check):
     """What may happen sometimes, and not in window after window of steps."""
 
     most = 0
-    """Windows in a row that refute."""
+    """Windows that refute. A window in which it did not happen takes two away."""
     warm_up = 1
     """Windows at the beginning that are not judged."""
 
     def begin(self) -> None:
-        self._step, self._at, self._row = 0, 0.0, 0
+        self._step, self._at, self._score = 0, 0.0, 0
         self._happened = ""
 
     def on_step(self, step: StepAt) -> None:
@@ -34,9 +34,9 @@ class _OfDriver(Check):
         self.judged = self.judged or job.sees_driver
         if step.step < self._step + window or step.at <= self._at:
             return
-        self._row = self._row + 1 if self._step and self._happened else 0
-        if self._row == self.most and not self.found:
-            self.refute(f"in {self.most} windows in a row, of {window} steps or more, {self._happened}")
+        self._score = self._score + 1 if self._step and self._happened else max(self._score - 2, 0)
+        if self._score == self.most and not self.found:
+            self.refute(f"{self._happened} in window after window of {window} steps, in {self.most} at least")
         self._step, self._at, self._happened = step.step, step.at, ""
 
 

@@ -103,9 +103,9 @@ def test_no_compilation_was_asked_for() -> None:
 
 @pytest.mark.parametrize("key", ["loaded", "refused"])
 def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
-    """Kernels of a first evaluation, those of new lengths of batches, and a window without any in between."""
+    """Kernels of a first evaluation, those of new lengths of batches. One window without any takes two away."""
     given = replace(Given(), window=5)
-    most, begin = {"loaded": (20, 11), "refused": (5, 6)}[key]
+    most, begin = {"loaded": (20, 11), "refused": (10, 6)}[key]
 
     def happening(at: list[int], key: str = key, first: int = 1) -> int:
         job = JobState(given, CHECKS)
@@ -122,7 +122,9 @@ def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
     assert happening([*range(20, 301, 10)]) == 0
     assert happening(each[:-1]) == 0
     assert happening(each) == 1
-    assert happening([one for one in each if one != each[1]] + [each[-1] + 5]) == 0
+    longer = [begin + 5 * one for one in range(most + 3) if one != 4]
+    assert happening(longer[:-1]) == 0
+    assert happening(longer) == 1
     assert happening(each, "images") == 0
     assert happening([4000 - 1 + one for one in each], first=4000) == 1
     assert happening([4000 - 6 + one for one in each], first=4000) == 0  # the warm-up of a run that resumed
