@@ -55,7 +55,7 @@ TEXTS = {
         "read_bytes",
         "json.loads",
     ],  # what this user's watcher or job wrote, in bounded lines
-    "tools/watch/process.py": ["read_text"],  # what this user's watcher or job wrote, in bounded lines
+    "tools/watch/process.py": ["read_text", "read_text"],  # the status of a job; /proc
     "tools/watch/setting_up.py": [
         "resolve",
         "resolve",

@@ -85,4 +85,5 @@ def _figures(job: JobState) -> Iterator[Figure]:
         samples = [fact for fact in job.usage if column in fact]
         if len(samples) > 1:
             line = Line(title, [fact["at"] for fact in samples], [float(fact[column]) for fact in samples])
-            yield Figure(title, "GiB", "second", (line,), _GIB)
+            is_large = max(fact[column] for fact in samples) >= _GIB
+            yield Figure(title, "GiB" if is_large else "MiB", "second", (line,), _GIB if is_large else _GIB / 1024)

@@ -19,7 +19,7 @@ from harness.machine.process_tree import started
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["OUTPUT", "JobProcess", "give_room_back", "keep_room", "start"]
+__all__ = ["OUTPUT", "JobProcess", "give_room_back", "keep_room", "outputs_of", "start"]
 
 OUTPUT: Final = "output.log"
 """The file of a started job's stdout and stderr, in the folder of the watch."""
@@ -104,6 +104,18 @@ def _allocated(descriptor: int, mode: int, offset: int, size: int) -> bool:
     call = ctypes.CDLL(None, use_errno=True).fallocate64
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     return call(descriptor, mode, offset, size) == 0 or ctypes.get_errno() not in DISK_FULL
+
+
+def outputs_of(pid: int) -> list[Path]:
+    """Return the files that a process prints into. One opened to append is none: it may hold an earlier run."""
+    found: dict[Path, None] = {}
+    for number in (1, 2):
+        with contextlib.suppress(OSError, ValueError):
+            path = Path(os.readlink(f"/proc/{pid}/fd/{number}"))
+            about = Path(f"/proc/{pid}/fdinfo/{number}").read_text().split()
+            if path.is_file() and not int(about[about.index("flags:") + 1], 8) & os.O_APPEND:
+                found[path] = None
+    return [*found]
 
 
 @final

@@ -33,7 +33,7 @@ from harness.tools.watch.job_state import JobState
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.page import watch_page
-from harness.tools.watch.process import OUTPUT, JobProcess, start
+from harness.tools.watch.process import OUTPUT, JobProcess, outputs_of, start
 from harness.tools.watch.sealing import Judge
 from harness.tools.watch.watcher import Orders, Readers, Watcher
 
@@ -119,6 +119,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         "root": str(project.root),
         "issue": asked.issue,
         "evidence": str(asked.evidence or ""),
+        "prints_to": [str(path) for path in outputs_of(asked.pid)] if asked.pid is not None else [],
         "recorder": folder,
         "recorder_absent": absent,
         "page": str(asked.page or ""),
@@ -212,9 +213,12 @@ def _watcher(
     output = values["output"]
 
     def logs() -> list[Path]:
-        own = [state / OUTPUT] if job["is_ours"] else []
-        return [*own, *(directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else [])]
+        own = [state / OUTPUT] if job["is_ours"] else [Path(one) for one in job.get("prints_to", ())]
+        files = directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else []
+        return [*dict.fromkeys((*own, *(one.resolve() for one in files)))]
 
+    if not logs():
+        say("harness watch: there is no file of the job's output yet; without one, steps and losses are not judged")
     first = weights_path(trainer, values, trainer.files.initial)
     expected = 0 if first is None else sum(size for size, _ in sizes_of(first))
     readers = Readers(

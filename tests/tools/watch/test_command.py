@@ -141,10 +141,10 @@ def test_a_killed_watcher(tmp_path: Path, defect: str) -> None:
 
 
 def test_attached_to_a_running_job(tmp_path: Path) -> None:
-    """A job that runs already is watched to its end by its folder and its process."""
+    """A job that runs already is watched to its end by its folder and its process, whose output is elsewhere."""
     root, out = project_of(tmp_path), tmp_path / "out"
     out.mkdir()
-    with (out / "run.log").open("w") as log:
+    with (root / "printed").open("w") as log:
         job = subprocess.Popen(job_line(40, 20, "held", out), cwd=root, stdout=log)
     words = watch_words(root, "--attach", str(out), "--pid", str(job.pid), steps=40)
     watcher = subprocess.Popen(words, cwd=root, env=environment(root), stderr=subprocess.PIPE, text=True)
@@ -161,7 +161,7 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
     assert watcher.returncode == ExitStatus.FAIL, told
     assert facts_of(root, "refuted")[0]["step"] == 5
     assert {fact["step"] for fact in facts_of(root, "checkpoint")} == {20, 40}
-    assert [path.name for path in out.iterdir() if path.suffix == ".log"] == ["run.log"]
+    assert sorted(path.name for path in out.iterdir()) == ["step-20.safetensors", "step-40.safetensors"]
     assert json.loads(harness(root, "status", "--json").stdout)["jobs"] == []
 
 
