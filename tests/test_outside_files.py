@@ -56,7 +56,8 @@ TEXTS = {
         "json.loads",
     ],  # what this user's watcher or job wrote, in bounded lines
     "tools/watch/process.py": ["read_text", "read_text"],  # the status of a job; /proc
-    "tools/watch/setting_up.py": ["resolve", 
+    "tools/watch/setting_up.py": [
+        "resolve",
         "resolve",
         "resolve",
         "resolve",

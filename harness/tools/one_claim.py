@@ -41,10 +41,10 @@ def claim_options(*more: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return decorate
 
 
-def project_here() -> Project:
-    """Return the project of the current folder; without one, the folder itself."""
-    root = Path.cwd()
-    return Project.around() or Project(root, root / "contracts", root / "evidence", (root,))
+def project_here(root: Path | None = None) -> Project:
+    """Return the project of a folder, by default of the current one; without one, the folder itself."""
+    root = root or Path.cwd()
+    return Project.around(root) or Project(root, root / "contracts", root / "evidence", (root,))
 
 
 def request_of(given: RunOptions, **more: Any) -> RunRequest:

@@ -116,7 +116,7 @@ def command(
     project = project_here()
     try:
         if resumed is not None:
-            watcher = resume(_state(resumed), None, _say, _show)
+            watcher = resume(_state(resumed), _say, _show)
         else:
             if trainer is None:
                 raise click.UsageError("name the trainer's TOML file, or --resume DIR")

@@ -18,6 +18,7 @@ from harness.contract.project import Project
 from harness.machine.host import Host, probe
 from harness.machine.process_tree import started
 from harness.tools.atomic_file import write_file
+from harness.tools.one_claim import project_here
 from harness.tools.trainer import directory
 from harness.tools.trainer.output_events import EventKind
 from harness.tools.trainer.subjects import Recorded
@@ -158,7 +159,7 @@ def _recorder(asked: Asked, given: Given, state: Path, environment: dict[str, st
     return str(state / "recorder")
 
 
-def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watcher:
+def resume(state: Path, say: Say, show: Show) -> Watcher:
     """Return a watcher that continues with the facts of an earlier one.
 
     Raises:
@@ -172,7 +173,7 @@ def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watche
     if job.get("fact") != "job" or "trainer" not in job:
         raise ValueError(f"{state / FACTS} does not begin with a job that a watcher follows from outside")
     trainer = load(Path(job["trainer"]))
-    project = project or Project.find(Path(job["root"]))
+    project = project_here(Path(job["root"]))
     given = given_of({name: trainer.value(name, job["values"]) for name in (*job["values"], *trainer.parameters)})
     host = probe(project.root)
     judge = _judge(job, trainer, given, project, host, facts.path)

@@ -122,8 +122,10 @@ def test_a_crash_is_the_jobs_fault(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("defect", ["none", "nan"])
 def test_a_killed_watcher(tmp_path: Path, defect: str) -> None:
-    """The job goes on, and another watcher finds what the first one would have found, once."""
+    """The job goes on, and another watcher finds what the first one would have found, once; also without a project."""
     root, out = project_of(tmp_path), tmp_path / "out"
+    if defect == "none":
+        (root / "pyproject.toml").unlink()
     words = watch_words(root, "--output", str(out), steps=100)
     first = subprocess.Popen([*words, "--", *job_line(100, 20, defect, out)], cwd=root, env=environment(root),
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
