@@ -20,7 +20,7 @@ GIVEN_BY = {
     "_compare": {"then", "now"},
     "_fields": {"then", "now"},
     "_which": {"name", "found", "expected"},
-    "some": {"names", "more"},
+    "name_fields": {"names", "more"},
 }
 """The fields of findings that these functions make, or that they return for a call with `**`."""
 
