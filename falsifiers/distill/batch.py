@@ -1,4 +1,4 @@
-"""F-DISTILL-BATCH-001: all rows of a batch train the student, equally, and by the loss that was asked for."""
+"""F-DISTILL-BATCH-001: all rows of a batch train the student with equal weight, and with the configured loss."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _CLIPPED = "clipping took a factor from a gradient; add -P gradient_norm=1e6"
 
 
 def examine_dumps(trial: Trial[Any]) -> None:
-    """Compare the gradient of each step that a trainer in another process dumped with that of its own batch.
+    """Compare the gradient of each step in a dump with the gradient of that step's batch.
 
-    One that was clipped has lost its factor, so it proves nothing.
+    Clipping rescales a gradient by an unknown factor, so a clipped gradient is left out.
     """
     limit = trial.parameters["gradient_norm"]
     run = DumpedRun(trial)
@@ -48,7 +48,7 @@ def examine_dumps(trial: Trial[Any]) -> None:
 
 @for_external(examine_dumps)
 def falsify(trial: Trial[Gradients]) -> None:
-    """Compare gradients of text, and of tokens that are drawn from the whole vocabulary; then train a few steps."""
+    """Compare gradients on text and on tokens drawn from the whole vocabulary, then train a few steps."""
     wanted = trial.parameters
     text = draw(Text.read(wanted, trial.cache).held_out, (trial.seed,), wanted["batch"], wanted["sequence"])
     generator = torch.Generator().manual_seed(trial.seed)
@@ -60,7 +60,7 @@ def falsify(trial: Trial[Gradients]) -> None:
         gradient_error_of_drawn_tokens=_error(trial, true, *drawn),
         gradient_error_again=_error(trial, true, *text),
     )
-    train(trial)  # so that what ran is read back from a subject that trains
+    train(trial)  # the requested values are read back from a subject that trains
 
 
 def _norm(gradients: Mapping[str, Tensor]) -> float:
@@ -69,9 +69,9 @@ def _norm(gradients: Mapping[str, Tensor]) -> float:
 
 
 def _error(trial: Trial[Gradients], true: TrueGradients, inputs: Tensor, labels: Tensor) -> float:
-    """The error of the gradients that a step on this batch takes; see `TrueGradients`.
+    """The error of the gradients that the subject computes for this batch; see `TrueGradients`.
 
-    The subject gets copies, so the truth is that of the batch that was drawn.
+    The subject gets copies, so it cannot change the batch of the expected gradients.
     """
     batch = inputs.to(trial.device), labels.to(trial.device)
     with trial.subject_fault():

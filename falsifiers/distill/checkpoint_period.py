@@ -25,12 +25,12 @@ from harness.base.removal import remove
 
 __all__ = ["falsify"]
 
-_DEFAULT = 5000  # of SPEC-DISTILL-001, where no distance is given (PR #1856)
+_DEFAULT = 5000  # the default of SPEC-DISTILL-001 if no interval is given (PR #1856)
 
 
 @dataclass
 class _Findings:
-    """What was wrong, in words, over all runs of a trial."""
+    """What was wrong in all runs of a trial, as text."""
 
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
@@ -44,16 +44,16 @@ class _Findings:
     export_wrong: list[str] = field(default_factory=list)
     matched: int = 0
     student: Any = None
-    """Unobserved if it is not shown which tensors the student has."""
+    """Unobserved if the subject does not show which tensors the student has."""
     in_memory: Any = None
-    """Unobserved if the weights in memory are not shown."""
+    """Unobserved if the subject does not show the weights in memory."""
     compared: Any = None
-    """Unobserved if neither these nor those of another run are known."""
+    """Unobserved if neither the weights in memory nor those of another run are known."""
     state: Any = None
-    """Unobserved if the optimizer's state is not shown."""
+    """Unobserved if the subject does not show the state of the optimizer."""
 
     def measurements(self) -> dict[str, Any]:
-        """By name. That no file is incomplete is known only if the student's tensors are."""
+        """The measurements by name. Incomplete files can be listed only if the student's tensors are known."""
         inner = ("student", "in_memory", "compared", "state", "matched")
         found = {name: value for name, value in vars(self).items() if name not in inner}
         return found | {
@@ -67,10 +67,10 @@ class _Findings:
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Train with one distance after the other, none at all among them; compare every file with what we saw then.
+    """Train with several checkpoint intervals, and with none; compare every file with the weights at its step.
 
-    The subject's directory does not exist before a run, nor does the one above it. Of a trainer in another process, the
-    files are compared with those of other runs: see `repeated_run`.
+    Neither the subject's directory nor its parent exists before a run. The files of a trainer in another process are
+    compared with the files of other runs: see `repeated_run`.
     """
     seen = _Findings()
     is_inside = not isinstance(weight_files(trial.subject).in_memory, Unobserved)
@@ -99,17 +99,16 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 class _CheckpointWatch(StepWatch):
-    """A watch that also keeps the weights of the steps after which a checkpoint is due, and those of the last step.
+    """Also keeps the weights of the steps after which a checkpoint is due, and of the last step.
 
     Attributes:
         initial: the weights before the first step.
-        last: those after the last one; hidden if they are not shown.
-        trained: the names of those that require gradients; of all, if the subject shows none that does.
-        kept: by step, what its checkpoint must say.
+        last: the weights after the last step; hidden if the subject does not show them.
+        trained: the names of the parameters that require gradients; all names if none is known to.
+        kept: the expected content of each checkpoint, by step.
     """
 
     def __init__(self, trial: Trial[Checkpointing], subject: Checkpointing, every: int) -> None:
-        """Keep the first weights too."""
         super().__init__(trial, subject)
         if every != _DEFAULT:
             self._every = 1  # these runs are short
@@ -120,7 +119,7 @@ class _CheckpointWatch(StepWatch):
         self.kept: dict[int, _Kept] = {}
 
     def __call__(self, step: int, **values: float) -> None:
-        """Count, then keep."""
+        """Count the step, then keep its weights if a checkpoint is due."""
         super().__call__(step, **values)
         weights = provided(self._in_memory, self._subject).student_weights()  # not those of the file itself
         with self._trial.falsifier_fault():
@@ -139,13 +138,13 @@ def _trained(weights: Mapping[str, Tensor]) -> set[str]:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a checkpoint must say.
+    """The expected content of a checkpoint.
 
     Attributes:
         step: the step, counted by the falsifier.
-        weights: the live ones after the step; hidden if they are not shown.
-        state: the rest that the training goes on from; hidden if it is not shown.
-        loss: as the subject reported it for the step.
+        weights: the live weights after the step; hidden if the subject does not show them.
+        state: the other tensors that a resumed training needs; hidden if the subject does not show them.
+        loss: the loss that the subject reported for the step.
     """
 
     step: int
@@ -161,14 +160,14 @@ def _examine(
     seen: _Findings,
     truth: RepeatedRun | None = None,
 ) -> None:
-    """Let the subject train, examine and then remove its directory, and measure what was found in all runs so far.
+    """Train once, check the directory, remove it, and measure the findings of all runs so far.
 
     Args:
-        truth: another run, whose files say what the weights were; None if those in memory are shown.
+        truth: another run, whose files hold the expected weights; None if the weights in memory are shown.
     """
     files = weight_files(subject)
     with trial.subject_fault():
-        files.checkpoints(Path(subject.directory))  # a subject that shows no checkpoints is not run for nothing
+        files.checkpoints(Path(subject.directory))  # raises early if the subject shows no checkpoints
         watch = _CheckpointWatch(trial, subject, every)
         run = subject.distill(on_step=watch)
         directory = Path(subject.directory)
@@ -200,7 +199,7 @@ def _examine(
     elif first_observed(watch.changes, watch.looks) != watch.looks:
         seen.miscounted.append(f"{label}: {watch.changes} of {watch.looks} steps are one step of AdamW")
     trial.measure(**seen.measurements())
-    if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
+    if directory.is_relative_to(trial.workspace):  # the directory of a recorded run is not ours to remove
         remove(Beneath(directory.parent, directory.name))
 
 
@@ -212,7 +211,7 @@ def _compare(
     weights: Mapping[str, Tensor],
     seen: _Findings,
 ) -> Inspection:
-    """Compare a file with the weights that were live when its step ended."""
+    """Compare a file with the weights that were live at the end of its step."""
     student = first_observed(weights, initial)
     found = inspect_export(
         path, first_observed(student, {}), first_observed(initial, weights, {}), files.read_checkpoint
@@ -233,7 +232,7 @@ def _compare(
 
 @propagates
 def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping[str, Any], seen: _Findings) -> None:
-    """What a file holds beside the weights: tensors that must and must not be there, and what it says of itself."""
+    """Check the rest of a file: tensors that must and must not be there, and the metadata."""
     untrue = [
         *metadata.untrue_settings(found.metadata, parameters),
         *metadata.untrue_step(found.metadata, kept.step),
@@ -249,7 +248,7 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
 
 
 def _export_wrong(path: Path, watch: _CheckpointWatch, files: WeightFiles) -> list[str]:
-    """How an export differs from the student after the last step, whatever is in memory later."""
+    """The differences between an export and the student after the last step."""
     found = inspect_export(path, watch.last, watch.initial, files.read_export)
     if not found.readable:
         return ["not readable"]
@@ -262,7 +261,7 @@ def _export_wrong(path: Path, watch: _CheckpointWatch, files: WeightFiles) -> li
 
 @propagates
 def _misreported(label: str, run: Run, expected: list[Path]) -> list[str]:
-    """The run tells of exactly the checkpoints that there are, in the order of their steps, and of no failed save."""
+    """The run must report exactly the checkpoints that exist, in the order of their steps, and no failed save."""
     told = [Path(path).name for path in run.checkpoints]
     if told != [path.name for path in expected] or run.failed_saves:
         return [f"{label}: told of {told} and {run.failed_saves} failed saves"]

@@ -26,11 +26,11 @@ _POLL_SECONDS = 0.01
 _RUN = "crashing"
 
 Blow = Callable[[int], None]
-"""Called in the process of a run after each of its steps."""
+"""Called in the process of a run after each of its steps; it may kill the process."""
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Kill a run in a write, then at a step, then at a random moment. Compare it with an undisturbed run."""
+    """Kill a run during a write, then at a step, then at a random moment. Compare with an undisturbed run."""
     every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
     chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
     be_deterministic()
@@ -63,7 +63,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> ForkedRun:
-    """Resume the run in a process of its own, from what the last process left."""
+    """Resume the run in a new process, from the files of the previous one."""
 
     def work(report: Report) -> str:
         subject = further_subject(trial, _RUN)
@@ -80,7 +80,7 @@ def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> ForkedRun:
 
 
 def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> ForkedRun:
-    """Resume the run and wait for its end. An end that is not expected is the subject's fault."""
+    """Resume the run and wait until it ends. An unexpected end is the subject's fault."""
     child = _start(trial, blow)
     with trial.subject_fault():
         _check(child.finish(), *expected)
@@ -93,9 +93,9 @@ def _check(child: ForkedRun, *expected: int) -> None:
 
 
 def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
-    """The kernel kills the process (SIGXFSZ) half way through the next file as large as a checkpoint.
+    """The kernel kills the process (SIGXFSZ) halfway through the next file as large as a checkpoint.
 
-    A limit on the size of files always hits the middle of a write; a signal from outside would miss it.
+    A limit on the file size always hits the middle of a write. A signal from outside could miss it.
     """
 
     def blow(step: int) -> None:
@@ -110,7 +110,7 @@ def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
 
 
 def _killed_at(trial: Trial[Checkpointing], fatal: int) -> Blow:
-    """SIGKILL between two saves: after a step, once the checkpoint before it exists. At most N steps may be lost."""
+    """Send SIGKILL after a step between two saves, once the previous checkpoint exists. At most N steps may be lost."""
 
     def blow(step: int) -> None:
         if step >= fatal:
@@ -121,7 +121,7 @@ def _killed_at(trial: Trial[Checkpointing], fatal: int) -> Blow:
 
 
 def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> ForkedRun:
-    """SIGKILL from outside at a random moment of the step after `fatal`."""
+    """Send SIGKILL from outside at a random moment of the step after `fatal`."""
     child = _start(trial)
     with trial.subject_fault():
         last = time.monotonic()
@@ -131,12 +131,12 @@ def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> 
                 time.sleep(fraction * (now - last))
                 child.kill()
             last = now
-        _check(child, -signal.SIGKILL, 0)  # on a busy machine the run may have been over before the signal came
+        _check(child, -signal.SIGKILL, 0)  # on a busy machine the run may end before the signal arrives
     return child
 
 
 def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
-    """The checkpoints, once the newest that is due at a step exists; waits for a writer in the background."""
+    """Wait for a background writer until the newest checkpoint that is due exists; return all checkpoints."""
     every = trial.parameters["checkpoint_every"]
     due = step // every * every
     give_up = time.monotonic() + trial.parameters["settle_seconds"]
@@ -152,18 +152,18 @@ def _saved(trial: Trial[Checkpointing]) -> dict[int, Path]:
 
 
 def _torn(trial: Trial[Checkpointing]) -> list[str]:
-    """Checkpoints that cannot be read to their end right after a crash, or lack a file that the first has."""
+    """The checkpoints that cannot be read to their end after a crash, or lack a file that the first one has."""
     present = list(_saved(trial).values())
     return [path.name for path in present if not is_whole(path, present[0])]
 
 
 def _misnumbered(trial: Trial[Checkpointing]) -> list[str]:
-    """Checkpoints of the killed runs that name another step in themselves than in their name."""
+    """The checkpoints of the killed runs whose content names another step than the file name."""
     return [path.name for step, path in _saved(trial).items() if is_misnumbered(path, step)]
 
 
 def _state_differs(trial: Trial[Checkpointing]) -> list[str]:
-    """Tensors of the newest checkpoint, optimizer and generators included, that are not those of the run in peace."""
+    """The tensors of the newest checkpoint, with optimizer and generators, that differ from the undisturbed run."""
     files = weight_files(trial.subject)
     with trial.subject_fault():
         in_peace = saved(files, Path(trial.subject.directory), trial.parameters["steps"])
@@ -175,5 +175,5 @@ def _state_differs(trial: Trial[Checkpointing]) -> list[str]:
 
 
 def _lost(before: ForkedRun, after: ForkedRun) -> int:
-    """How many steps before a crash had to be made again, or never were."""
+    """The number of steps that were repeated after a crash, or never made."""
     return before.steps[-1][0] - (after.steps[0][0] - 1)

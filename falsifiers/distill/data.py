@@ -1,4 +1,4 @@
-"""F-DISTILL-DATA-001: every step trains on training text as the stated sampler draws it, and on nothing else."""
+"""F-DISTILL-DATA-001: every step trains on training text that the stated sampler draws, and on nothing else."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = ["falsify"]
 
 _STEPS_ELSEWHERE = 50
 
-_HELD_OUT_SEED = 30_303  # of the text on which teachers are compared
+_HELD_OUT_SEED = 30_303  # tokens of the text on which teachers are compared
 
 Rows = npt.NDArray[np.int64]
 
 
 @for_external(examine_batches)
 def falsify(trial: Trial[Shadowed]) -> None:
-    """Ask for many batches and find their rows in the text; then train, and see which rows the student reads."""
+    """Find the rows of many batches in the text. Then train, and check which rows the student reads."""
     wanted = trial.parameters
     text = Text.read(wanted, trial.cache)
     asked = list(range(1, wanted["batches"] + 1))
@@ -76,7 +76,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
 
 
 def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tensor]:
-    """Copies of a step's inputs and labels, on the CPU."""
+    """Copies of a step's inputs and labels on the CPU."""
     wanted = trial.parameters
     with trial.subject_fault():
         inputs, labels = not_refused(
@@ -87,9 +87,9 @@ def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tenso
 
 
 def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
-    """Ask further subjects for batches of other texts: few blocks, lines longer than a block, no last line end.
+    """Ask other subjects for batches of unusual texts: few blocks, long lines, no final line end.
 
-    Their last training blocks have no place for a row, one place, and two.
+    Their last training block has room for no row, one row, or two.
     """
     sequence = trial.parameters["sequence"]
     trial.measure(
@@ -100,7 +100,7 @@ def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
 
 
 def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
-    """The steps whose batch of another text, which ends with a block of `tail` bytes, is not the stated one."""
+    """The steps whose batch differs from the stated one, for a text whose last block has `tail` bytes."""
     path = trial.workspace / f"long_lines_{tail}.txt"
     lines = [f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)]
     path.write_text("".join(lines) + (string.digits * tail)[:tail])
@@ -116,18 +116,18 @@ def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
 
 
 def _next(inputs: Tensor, labels: Tensor) -> bool:
-    """Whether each label but the last of a row is the next input."""
+    """Whether every label but the last of a row is the next input."""
     return inputs.shape == labels.shape and torch.equal(inputs[:, 1:], labels[:, :-1])
 
 
 def _rows(inputs: Tensor, labels: Tensor) -> Rows:
-    """The rows [batch, sequence + 1] of a batch, each with its last label."""
+    """The rows of a batch [batch, sequence + 1]: the inputs and the last label."""
     rows: Rows = torch.cat([inputs, labels[:, -1:]], dim=1).numpy()
     return rows
 
 
 def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated: Rows) -> None:
-    """Find each row in the text, and compare how the rows are spread over it with how the stated ones are."""
+    """Find each row in the text, and compare the distribution of their positions with the stated sampler's."""
     steps = [step for step, rows in whole.items() for _ in rows]
     rows = np.concatenate([*whole.values(), stated])
     found, held_out = places(rows, text.training), places(rows[: len(steps)], text.held_out)
@@ -146,7 +146,10 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
 def _largest_divergence(
     teacher: Mapping[str, Tensor], small_teacher: Mapping[str, Tensor], trial: Trial[Any], text: Text
 ) -> float:
-    """The divergence of the teacher, or of the small one of two steps: only there does the last step change much."""
+    """The larger divergence of two teachers: the trial's, and a small one with two steps.
+
+    Only in the small one does the last step change much.
+    """
     small = {**trial.parameters, **SMALL}
     large = _teacher_divergence(teacher, trial.parameters, text, trial)
     return first_observed(
@@ -163,7 +166,7 @@ def _larger(one: float, other: float) -> float:
 def _teacher_divergence(
     teacher: Mapping[str, Tensor], wanted: Mapping[str, Any], text: Text, trial: Trial[Any]
 ) -> float:
-    """KL(stated teacher || teacher) on held-out text in nats a token; infinite if the weights are not the model's."""
+    """KL(stated teacher || teacher) on held-out text, in nats per token; infinite if the weights do not fit."""
     device = torch.device(trial.device)
     inputs, _ = draw(text.held_out, (_HELD_OUT_SEED,), wanted["batch"], wanted["sequence"])
     model, stated = IndependentModel(wanted, trial.device), trained_teacher(wanted, text, device, trial.cache)
@@ -173,26 +176,25 @@ def _teacher_divergence(
         if expected is None or seen is None:
             return math.inf
         divergences.append(float(divergence(expected.logits, seen.logits, 1.0)))
-    return largest([0.0, fmean(divergences)])  # of equal teachers, rounding may leave less than 0
+    return largest([0.0, fmean(divergences)])  # for equal teachers, rounding may give a negative value
 
 
 def _repeated(rows: Rows) -> float:
-    """The share of rows that are equal to an earlier one."""
+    """The share of rows that repeat an earlier row."""
     return 1 - len({row.tobytes() for row in rows}) / len(rows) if len(rows) else 0.0
 
 
 def _shares(place: Place, blocks: Sequence[Tokens], length: int) -> tuple[float, float]:
-    """Where a row begins: as a share of the text's blocks, and as a share of its block."""
+    """The start of a row as two shares: its block among all blocks, and its position in the block."""
     block, start = place
     offset = start / (len(blocks[block]) - length + 1)
     return (block + offset) / len(blocks), offset
 
 
 class _Reads(TorchFunctionMode):
-    """Keeps the token ids that are looked up in the weights of a student, so the rows that it really reads."""
+    """Records the token ids that are looked up in a student's weights: the rows that the student really reads."""
 
     def __init__(self) -> None:
-        """No weights are watched yet."""
         super().__init__()
         self.of: set[int] = set()
         self.ids: list[Tensor] = []
@@ -201,7 +203,7 @@ class _Reads(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Let the function do its work, and note what an embedding was asked for."""
+        """Run the function, and record the ids of an embedding lookup."""
         if func is torch.nn.functional.embedding:
             self._note(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -213,15 +215,14 @@ class _Reads(TorchFunctionMode):
 
 
 class _Watch(StepWatch):
-    """Compares the rows that each step reads with those of the batch that the subject shows.
+    """Compares the rows that each step reads with the rows of the batch that the subject shows.
 
     Attributes:
-        changed: steps whose batch is another one than before the training.
+        changed: steps whose batch differs from the batch shown before the training.
         read_otherwise: steps in which the student reads other rows than those of the batch.
     """
 
     def __init__(self, trial: Trial[Any], reads: _Reads, shown: Mapping[int, tuple[Tensor, Tensor]]) -> None:
-        """Watch the student's weights."""
         super().__init__(trial)
         self._reads = reads
         self._shown = shown

@@ -1,7 +1,7 @@
-"""The batches that a trainer in another process dumped: F-DISTILL-DATA-001 in part.
+"""F-DISTILL-DATA-001 in part, for a trainer in another process that dumps its batches.
 
-The trainer draws its batches itself, by a rule that nothing states, from a text that its file names. So its rows are
-decoded and looked up in the bytes of that text, and compared with as many that are drawn evenly from it.
+The trainer draws its batches from the text that its TOML file names, by an unknown rule. Each row is decoded and
+searched in the bytes of that text. The rows are compared with equally many rows at uniform positions of the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness import NotObserved, Trial, Unobserved, propagates
 __all__ = ["examine_batches", "gap"]
 
 _FEWEST_ROWS = 1000
-"""Rows of one epoch, of which repeats are counted; see the contract's notes."""
+"""The least number of rows of one epoch for which repeats are counted; see the contract's notes."""
 _EVEN = 0.1
 """The contract's bound of `position_gap`."""
 
@@ -32,7 +32,7 @@ Row = tuple[int, ...]
 
 
 def examine_batches(trial: Trial[Any]) -> None:
-    """Let the subject train, and look at the batch of each dumped step."""
+    """Train, and check the batch of each dumped step."""
     wanted = trial.parameters
     run = DumpedRun(trial)
     text = trial.subject.named_text()
@@ -73,13 +73,13 @@ def _counted(made: int, wanted: int) -> int:
 
 
 def _fits(inputs: Tensor, shape: tuple[int, int]) -> bool:
-    """Whether a batch has the configured rows. Of rows that are the model's own labels, the last token is no input."""
+    """Whether a batch has the configured shape. If the labels are the inputs, the last token of a row is no input."""
     rows, length = shape
     return inputs.ndim == 2 and len(inputs) == rows and inputs.shape[1] in (length, length - 1)
 
 
 def _next(inputs: Tensor, labels: Tensor) -> bool:
-    """Whether each label but the last of a row is the next input. One below 0 counts for nothing."""
+    """Whether every label but the last of a row is the next input. Negative labels are ignored."""
     if inputs.shape != labels.shape:
         return False
     due, told = inputs[:, 1:], labels[:, :-1]
@@ -87,14 +87,14 @@ def _next(inputs: Tensor, labels: Tensor) -> bool:
 
 
 def _rows(inputs: Tensor, labels: Tensor) -> Iterator[Row]:
-    """The rows of a batch, each with its last label if that counts."""
+    """The rows of a batch: the inputs, and the last label unless it is negative."""
     for row, last in zip(inputs.tolist(), labels[:, -1].tolist(), strict=True):
         yield (*row, last) if last >= 0 else tuple(row)
 
 
 @propagates
 def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
-    """How many more rows are equal to an earlier one than of `even`, within as many as the text has side by side."""
+    """The share of repeated rows within the first epoch, minus the same share of `even`; at least 0."""
     if (size := min(len(rows), epoch)) < _FEWEST_ROWS:
         raise NotObserved(
             f"of {len(rows)} rows, {size} are the first epoch; {_FEWEST_ROWS} are needed to count repeats"
@@ -105,7 +105,7 @@ def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
 
 @propagates
 def _position_gap(starts: Sequence[int], even: Sequence[int], read: int, tokens: int) -> float:
-    """How far the rows are from being spread evenly over the text, once they could be."""
+    """The distance between the starts of the rows and uniform starts; hidden if the run is too short to reach all."""
     if not starts:
         raise NotObserved("no row is of the text that the trainer's file names")
     found = gap(starts, even)
@@ -115,13 +115,13 @@ def _position_gap(starts: Sequence[int], even: Sequence[int], read: int, tokens:
 
 
 def _evenly(text: NamedText, seed: int, count: int, length: int) -> list[Row]:
-    """Rows that are drawn evenly from the text, which may repeat itself."""
+    """Rows at uniform positions of the text, which may contain repetitions."""
     begins = np.random.default_rng((2 * seed + 1,)).integers(max(1, text.tokens - length), size=count)
     return [text.stretch(int(begin), length) for begin in begins]
 
 
 def gap(one: Sequence[float], other: Sequence[float]) -> float:
-    """Kolmogorov's distance of two samples; 1 if one is empty."""
+    """The Kolmogorov-Smirnov distance of two samples; 1 if one is empty."""
     if not one or not other:
         return 1.0
     points = np.concatenate([one, other])

@@ -1,8 +1,8 @@
-"""The dumped steps of a trainer in another process, computed a second time: F-DISTILL-STEP-001, and others in part.
+"""F-DISTILL-STEP-001 and others in part, for a trainer in another process that dumps its steps: each is computed again.
 
-A step starts from what the dump of the step before it left. So what happens between two steps, such as a resume without
-the optimizer's state, is a difference too. If the trainer's file names a config.json that fits, loss and gradient are
-computed from the weights and the batch; else the dumped gradient is taken, and only the optimizer is judged.
+A step starts from the state in the previous step's dump. So a change between two steps, such as a resume without the
+optimizer's state, is a difference too. If the trainer's TOML file names a config.json that fits the weights, loss and
+gradient are computed from weights and batch. Otherwise the dumped gradient is used, and only the optimizer is judged.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from harness.authoring.shadow_step import Difference, difference, worst
 
 __all__ = ["DumpedRun", "examine"]
 
-_NEAR = 1 / 3  # share of a tolerance
+_NEAR = 1 / 3  # share of a tolerance beyond which the rounding of the dtype is computed too
 _OF_LOSS = ("loss", "gradient")
 
 
 def examine(trial: Trial[Any]) -> None:
-    """Let the subject train, then compute each dumped step from what the step before it left.
+    """Train, then compute each dumped step from the state after the previous one.
 
     Raises:
-        NotObserved: it dumps no steps.
+        NotObserved: the trainer dumps no steps.
     """
     run = DumpedRun(trial)
     found: list[Difference] = []
@@ -58,7 +58,7 @@ def examine(trial: Trial[Any]) -> None:
 
 
 _FEWEST_STEPS = 6
-"""As the contract demands of `steps_checked`."""
+"""The contract's minimum of `steps_checked`."""
 
 
 @propagates
@@ -75,18 +75,18 @@ _INSIDE = (
 
 
 class DumpedRun:
-    """The subject's run, whose steps are compared with those that follow from their weights, slots and batches.
+    """A run of the subject, whose steps are compared with steps computed from its weights, slots and batches.
 
     Attributes:
-        made: how many steps it dumped.
+        made: the number of dumped steps.
         hidden: why loss and gradient are not judged; None if they are.
     """
 
     def __init__(self, trial: Trial[Any]) -> None:
-        """Let the subject train, and read back what it ran on.
+        """Train, and read back device, dtype and steps.
 
         Raises:
-            NotObserved: it dumps no steps.
+            NotObserved: the trainer dumps no steps.
         """
         self._losses: list[float] = []
 
@@ -111,7 +111,7 @@ class DumpedRun:
         self.hidden: Unobserved | None = None
 
     def steps(self) -> Iterator[tuple[DumpedStep, Snapshot]]:
-        """Each dumped step, with what the dump of the step before it left."""
+        """Each dumped step, with the state after the previous one."""
         last = None
         for number, path in enumerate(self._paths, 1):
             self._number = number
@@ -140,7 +140,7 @@ class DumpedRun:
         return found["gradient"].ratio / TOLERANCES[_dtype_of(dump)]["gradient"]
 
     def differences(self, before: Snapshot, dump: DumpedStep) -> list[Difference]:
-        """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
+        """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
         number, dtype = self._number, next(iter(dump.after.weights.values())).dtype
         loss = self._losses[number - 1] if number <= len(self._losses) else math.nan
         found = self._compared(number, before, dump, loss)
@@ -165,7 +165,7 @@ class DumpedRun:
         return [one for one in found if self.hidden is None or one.quantity not in _OF_LOSS]
 
     def _expected(self, number: int, before: Snapshot, dump: DumpedStep, dtype: torch.dtype) -> Step:
-        """The step by the model, else by the dumped gradient."""
+        """The expected step: by the model if it is known, else by the dumped gradient."""
         why = "" if self.hidden is None else self.hidden.why
         if not why and (dump.inputs is None or dump.labels is None or bool((dump.labels < 0).any())):
             why = "the dump holds no batch in which each label counts"
@@ -184,7 +184,7 @@ class DumpedRun:
 
 
 def _dtype_of(dump: DumpedStep) -> str:
-    """The dtype of a step's weights, as `TOLERANCES` names it."""
+    """The dtype of a step's weights, as a key of `TOLERANCES`."""
     dtype = next(iter(dump.after.weights.values())).dtype
     return "bfloat16" if dtype in (torch.bfloat16, torch.float16) else "float32"
 
@@ -203,12 +203,12 @@ def _model(file: str, parameters: Mapping[str, Any], dtype: torch.dtype, device:
         config = AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
         with torch.random.fork_rng(devices=[]):
             model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    except Exception as error:  # transformers raises what it likes on a configuration that it does not know
+    except Exception as error:  # transformers raises many kinds of errors for a configuration that it does not know
         raise NotObserved(f"{file} describes no language model that transformers knows: {error}") from error
     return model.to(device).eval()
 
 
 def _moved(first: Mapping[str, Tensor], last: Mapping[str, Tensor]) -> float:
-    """The share of all elements that are not what they were."""
+    """The share of all elements that changed."""
     moved = sum(int((last[name] != weight).sum()) for name, weight in first.items() if name in last)
     return moved / max(1, sum(weight.numel() for weight in first.values()))

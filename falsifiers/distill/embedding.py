@@ -1,4 +1,4 @@
-"""F-DISTILL-EMBED-001: every step moves the embedding, and no step's gradient is carried into the next."""
+"""F-DISTILL-EMBED-001: every step moves the embedding, and no step accumulates the gradient of an earlier one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["falsify"]
 
 
 def examine_dumps(trial: Trial[Any]) -> None:
-    """Look at the embedding, and compare the gradient, of each step that a trainer in another process dumped."""
+    """Check the embedding and the gradient of each dumped step of a trainer in another process."""
     run, name = DumpedRun(trial), str(trial.parameters["embedding"])
     rows, rows_moved, errors = None, [], []
     for dump, before in run.steps():
@@ -31,7 +31,7 @@ def examine_dumps(trial: Trial[Any]) -> None:
 
 @for_external(examine_dumps)
 def falsify(trial: Trial[Distillation]) -> None:
-    """After each step, look at the embedding, and at the gradients that the step left on all weights."""
+    """After each step, check the embedding and the gradients that the step left on all weights."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
     _require(str(trial.parameters["embedding"]), weights)
@@ -40,15 +40,15 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 class _Watch(StepWatch):
-    """Compares the weights and their gradients after a step with what was before it.
+    """Compares the weights and their gradients after a step with the state before it.
 
     Attributes:
-        rows_moved: of each step, the share of the embedding's rows that moved, without those that began as zeros.
-        gradient_errors: of each step, the error of the gradients that it left; see `TrueGradients`.
+        rows_moved: for each step, the share of the embedding's rows that moved, of those that were not zero at the
+            start.
+        gradient_errors: for each step, the error of the gradients that it left; see `TrueGradients`.
     """
 
     def __init__(self, trial: Trial[Distillation]) -> None:
-        """Copy the first weights."""
         super().__init__(trial)
         self._name = str(trial.parameters["embedding"])
         self._true = TrueGradients(trial)

@@ -22,7 +22,7 @@ __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """Train, read the exported file with our own eyes, then run the student on what the file holds."""
+    """Train, read the exported file independently, then run the student with the tensors of the file."""
     files = weight_files(trial.subject)
     initial = snapshot(_weights(trial))
     training = train(trial, _LastStepWatch)
@@ -51,7 +51,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     _measure_metadata(trial, training, _metadata(trial, seen.metadata, files))
     if seen.movements:
         least = min(seen.movements.values()) / trial.parameters["learning_rate"]
-        # the bound is for AdamW at the claim's learning rate, and another process may have another optimizer
+        # the bound assumes AdamW at the claim's learning rate; another process may use another optimizer
         trial.measure(least_movement=provided(files.in_memory, provided(initial, least)))
     if seen.loadable:
         tokens = HeldOut.of(trial).first_sequence
@@ -64,7 +64,7 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 class _LastStepWatch(StepWatch):
-    """A watch that also keeps the weights as the last step left them: what changes them afterwards is no training.
+    """Also keeps the weights as the last step left them: later changes are no training.
 
     Attributes:
         last: these weights; None if the last step was never reported.
@@ -72,13 +72,12 @@ class _LastStepWatch(StepWatch):
     """
 
     def __init__(self, trial: Trial[Distillation]) -> None:
-        """Keep nothing yet."""
         super().__init__(trial)
         self.last: Mapping[str, Tensor] | None = None
         self.next_loss = NextLoss(trial, {trial.parameters["steps"]})
 
     def __call__(self, step: int, **values: float) -> None:
-        """Count, then keep."""
+        """Count the step, then keep the weights of the last one."""
         super().__call__(step, **values)
         self.next_loss()
         if self.steps >= self._trial.parameters["steps"]:
@@ -89,7 +88,7 @@ class _LastStepWatch(StepWatch):
 
 @propagates
 def _weights(trial: Trial[Distillation]) -> Mapping[str, Tensor]:
-    """The student's weights as they are now."""
+    """The student's present weights."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
     if not weights:
@@ -104,12 +103,12 @@ def _count(weights: Mapping[str, Tensor]) -> int:
 
 @propagates
 def _unlike(last: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors that the file does not hold as the last step left them."""
+    """The names of tensors that the file does not hold as the last step left them."""
     return [name for name in sorted(last) if not _same(last[name], found.get(name))]
 
 
 def _same(one: Tensor, other: Tensor | None) -> bool:
-    """Whether the other is there, and has this one's shape, dtype and bits."""
+    """Whether both tensors exist and have the same shape, dtype and bits."""
     return other is not None and same_tensor(one, other)
 
 
@@ -117,7 +116,7 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 def _logits(
     trial: Trial[Distillation], tokens: Tensor, live: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> Tensor:
-    """The student's answer with these weights, which are brought where the live ones are."""
+    """The student's logits with these weights, which are moved to the device of the live ones."""
     with trial.subject_fault():
         return trial.subject.student_logits(
             tokens, None if weights is live else {name: weights[name].to(weight) for name, weight in live.items()}
@@ -127,7 +126,7 @@ def _logits(
 def _measure_function(
     trial: Trial[Distillation], tokens: Tensor, now: Tensor, live: Mapping[str, Tensor], found: Mapping[str, Tensor]
 ) -> None:
-    """Load the file into the independent model; compare that with the student in memory, and with its live weights."""
+    """Load the file into the independent model; compare that with the student in memory and with its live weights."""
     if isinstance(hidden := provided(live, now), Unobserved):
         trial.measure(logits_error=hidden, layers_apart=hidden)
         return
@@ -141,19 +140,19 @@ def _measure_function(
 
 @propagates
 def _farthest(one: Tensor, other: Tensor) -> float:
-    """The largest absolute difference of two logits of one shape."""
+    """The largest absolute difference of two tensors of logits of one shape."""
     return float((one - other).abs().max())
 
 
 def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWatch], seen: Mapping[str, str]) -> None:
-    """Whether the file says of the run what the run did."""
+    """Check what the file says of the run."""
     run, watch = training.run, training.watch
     told = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
     further = [
         metadata.untrue_loss(seen, _last(watch.next_loss.expected)),
         metadata.untrue_step(seen, training.steps),
     ]
-    if not run.is_heard:  # a trainer in another process has names and a text of its own
+    if not run.is_heard:  # a trainer in another process has its own names and text
         further.append(metadata.untrue_names(seen, trial.parameters, trial.cache, watch.made))
     untrue = sorted({key for one in told + further if not isinstance(one, Unobserved) for key in one})
     trial.measure(
@@ -163,7 +162,7 @@ def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWa
 
 
 def _metadata(trial: Trial[Distillation], found: Mapping[str, str], files: WeightFiles) -> Mapping[str, str]:
-    """What a file says of its run. Keys that no claim knows, such as transformers' `format`, say nothing of it."""
+    """The metadata about the run, without keys that no claim knows, such as transformers' `format`."""
     said = {key: value for key, value in found.items() if key in metadata.KEYS}
     return said if said or not trial.parameters["required_metadata"] else files.no_metadata
 

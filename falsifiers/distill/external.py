@@ -1,9 +1,8 @@
-"""An external trainer as a distillation: a command that is run, or the directory of a finished run.
+"""An external trainer as a subject: a command to run, or the directory of a finished run.
 
-From outside one sees the steps and losses that it prints, the files that it writes, and how it ends. Its weights are
-those of its checkpoints, and of its initial file before the first step. If its file names its models, a tokenizer and a
-text, the falsifier evaluates the models itself. Everything else is hidden, and the clauses that need it are
-NOT_MEASURED.
+Visible from outside are the steps and losses that it prints, the files that it writes, and its exit status. Its weights
+are those of its checkpoints, and before the first step those of its initial file. If its TOML file names models, a
+tokenizer and a text, the falsifier evaluates the models itself. The rest is hidden: clauses on it are NOT_MEASURED.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ T = TypeVar("T")
 
 _LOSSES = ("distillation", "cross_entropy", "kl")
 
-_MERGE_ROUNDINGS = 64  # of the largest element, for products of matrices of that rank
+_MERGE_ROUNDINGS = 64  # relative to the largest element, for products of matrices of that rank
 
 _FEWEST_STEPS = 2
-"""Told steps from which on weights must have moved: the first may have a learning rate of 0."""
+"""Reported steps from which on weights must have moved: the first step may have a learning rate of 0."""
 
 
 class _Trainer(Outside):
-    """What a command and a run that has ended have in common."""
+    """The parts common to a command and a finished run."""
 
     @property
     def weight_files(self) -> OutsideFiles:
-        """How its checkpoints and its export are called and read."""
+        """How its checkpoints and its export are named and read."""
         return OutsideFiles(self)
 
     @property
     def reported_loss(self) -> str:
-        """Which loss its output has, by the TOML file; empty if that is not stated.
+        """The kind of loss that its output reports, by the TOML file; empty if the file does not say.
 
         Raises:
-            NotMeasured: a parameter says that it is a loss that no claim knows.
+            NotMeasured: a parameter names a loss that no claim knows.
         """
         stated = self.trainer.loss
         found = self.filled(stated) if self.trainer.has_values(stated, self.values) else ""
@@ -67,10 +66,10 @@ class _Trainer(Outside):
 
     @propagates
     def held_out(self) -> HeldOut:
-        """A tenth of the text that the TOML file names, as its tokenizer reads it.
+        """A tenth of the text that the TOML file names, tokenised by its tokenizer.
 
         Raises:
-            NotObserved: it names no text or no tokenizer, or they cannot be used.
+            NotObserved: the file names no text or no tokenizer, or they cannot be used.
         """
         self._models = {}
         text, tokenizer = (self._named(f"models.{name}", "") for name in ("text", "tokenizer"))
@@ -79,23 +78,23 @@ class _Trainer(Outside):
         return held_out
 
     def named_text(self) -> NamedText:
-        """The text that the TOML file names, all of it.
+        """All of the text that the TOML file names.
 
         Raises:
-            NotObserved: it names no text or no tokenizer, or they cannot be used.
+            NotObserved: the file names no text or no tokenizer, or they cannot be used.
         """
         return NamedText(self._named("models.text", "text"), self._named("models.tokenizer", "tokenizer"))
 
     @propagates
     def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """Those of the teacher that the TOML file names, to tokens of its own text."""
+        """The logits of the teacher that the TOML file names, for tokens of its own text."""
         teacher = Path(self._named("models.teacher", "teacher"))
         prefix = self.trainer.models.teacher_prefix
         return self._model("teacher").answer(teacher, prefix, self._config_of(teacher), tokens)
 
     @propagates
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Those of the student's newest weights, after the run of its export, to tokens of its own text."""
+        """The logits of the student's newest weights for tokens of its own text; after the run, of its export."""
         model, files = self._model("student"), self.trainer.files
         if weights is not None:
             raise NotObserved(f"{self.trainer.name} answers with no other weights than its own")
@@ -114,7 +113,7 @@ class _Trainer(Outside):
         return self._models[role]
 
     def _named(self, key: str, what: str) -> str:
-        """What a key of the TOML file names, with the values of this run."""
+        """The value of a key of the TOML file, with the values of this run inserted."""
         table, _, name = key.partition(".")
         text: str = getattr(getattr(self.trainer, table), name)
         if not text or not self.trainer.has_values(text, self.values):
@@ -122,7 +121,7 @@ class _Trainer(Outside):
         return self.filled(text)
 
     def _config_of(self, named: Path) -> str:
-        """Where the architecture of a model is written; empty if it is beside the weights."""
+        """The path of the model's configuration; empty if it is beside the weights."""
         text, has_its_own = self.trainer.models.config, (named / "config.json").is_file()
         return self.filled(text) if text and not has_its_own and self.trainer.has_values(text, self.values) else ""
 
@@ -132,17 +131,17 @@ class _Trainer(Outside):
 
     @property
     def _export(self) -> Path:
-        """The export, as a file if it is a single one."""
+        """The export; as a file if it is a folder with a single one."""
         place = Path(self.filled(self.trainer.files.export))
         parts = weight_paths(place)
         return parts[0] if len(parts) == 1 else place
 
     @propagates
     def unmoved(self) -> list[str]:
-        """Names of the tensors that the export holds as the initial file does, in whatever dtype.
+        """The names of tensors that are equal in the export and the initial file, in whatever dtype.
 
         Raises:
-            NotObserved: one of them cannot be read, or they have no tensor in common.
+            NotObserved: a file cannot be read, or they have no tensor in common.
         """
         files = self.trainer.files
         first = self._weights(self._initial, files.initial_prefix)
@@ -156,10 +155,10 @@ class _Trainer(Outside):
         return [name for name in both if torch.equal(first[name].double(), last[name].double())]
 
     def ran(self) -> dict[str, Any]:
-        """See `Outside.ran`; also, whether the files contradict the output, and the precision of the export."""
+        """As `Outside.ran`; also differences between files and output, and the precision of the export."""
         found = super().ran()
         if self.telling is not None:
-            dtype = self._exported_dtype()  # an export in another one may have been converted, so it refutes nothing
+            dtype = self._exported_dtype()  # an export in another dtype may have been converted, so it refutes nothing
             if "dtype" not in found and not isinstance(dtype, Unobserved) and dtype == self.values.get("dtype"):
                 found["dtype"] = dtype
             said = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
@@ -169,12 +168,12 @@ class _Trainer(Outside):
 
     @propagates
     def _exported_dtype(self) -> str:
-        """The precision of the export's tensors, if the output does not state it."""
+        """The dtype of the export's tensors, if the output does not state it."""
         weights = self._weights(self._export, self.trainer.files.export_prefix)
         return "+".join(sorted({str(one.dtype).removeprefix("torch.") for one in weights.values()}))
 
     def _lacks_checkpoint(self, made: int) -> str:
-        """Why the newest checkpoint, or the last that this run was asked for, holds nothing; empty if it does."""
+        """Why the newest checkpoint, or the last one requested, is unusable; empty if it is usable."""
         steps, every = propagates(self.weight_files.by_step)(), self.values.get("checkpoint_every")
         if isinstance(steps, Unobserved):
             return ""
@@ -186,7 +185,7 @@ class _Trainer(Outside):
         return weights.why.replace(f"{self.directory}/", "") if isinstance(weights, Unobserved) else ""
 
     def _unlike_files(self, telling: Telling) -> str | None:
-        """What the output says and the files contradict; empty if they agree, None if they cannot be compared."""
+        """The statements of the output that the files contradict; empty if none, None if they cannot be compared."""
         compared = False
         with contextlib.suppress(NotObserved):
             steps = self.weight_files.by_step()
@@ -208,17 +207,17 @@ class _Trainer(Outside):
             raise NotObserved(f"{self.trainer.path.name} names no dumps of steps; say in /dump where they are")
 
     def dumps(self) -> list[Path]:
-        """The files of the steps that the run dumped, in their order."""
+        """The files of the dumped steps, in order."""
         return directory.dumps(self.trainer, self.values)
 
     def dump(self, path: Path) -> DumpedStep:
-        """One of these steps, with the names of the evaluated model. Raises NotObserved if it cannot be read."""
+        """A dumped step, with the tensor names of the evaluated model. Raises NotObserved if it cannot be read."""
         if self._newest is None or self._newest[0] != path:
             self._newest = path, read_dump(path, self.trainer.dumps)
         return self._newest[1]
 
     def adapters(self) -> Adapters | None:
-        """What the adapters of the dumps are added to, of a run that trains adapters.
+        """The base weights and the scale for a run that trains adapters.
 
         Raises:
             NotObserved: there is no initial file, or it cannot be read.
@@ -229,7 +228,7 @@ class _Trainer(Outside):
         )
 
     def _merged(self, adapters: Adapters, trained: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The model's weights; where a file has them to rounding, its own bits, as the trainer merges in its way."""
+        """The weights with adapters merged. A saved tensor that equals the merged one to rounding replaces it."""
         steps = propagates(self.weight_files.by_step)()
         path = None if isinstance(steps, Unobserved) else steps.get(self.step)
         saved = propagates(self._weights)(path or self._export, self.trainer.files.prefix)
@@ -242,7 +241,7 @@ class _Trainer(Outside):
 
     @propagates
     def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """The optimizer's slots after step k, of its dump, by the names of the evaluated model."""
+        """The optimizer's slots after step k, from its dump, with the tensor names of the evaluated model."""
         self.must_dump()
         dumps = self.dumps()
         if self.trainer.dumps.adapters is not None:
@@ -262,7 +261,7 @@ class _Trainer(Outside):
 
     @propagates
     def student_weights(self) -> Mapping[str, Tensor]:
-        """Before the first step the weights of the initial file, after step k those of its dump or its checkpoint."""
+        """Before the first step, the weights of the initial file; after step k, those of its dump or its checkpoint."""
         files = self.trainer.files
         if self.step == 0:
             if not files.initial or not self.trainer.has_values(files.initial, self.values):
@@ -283,10 +282,10 @@ class _Trainer(Outside):
     _models: Mapping[str, NamedModel] = {}
 
     def _run(self, telling: Telling, no_log: str = "") -> Run:
-        """What the run says about itself.
+        """What the run reports about itself.
 
         Args:
-            no_log: why nothing is known of what it printed; empty if something is.
+            no_log: why its output is unknown; empty if it is known.
         """
         losses = telling.losses
         untold = no_log or telling.unseen
@@ -330,7 +329,7 @@ class _Trainer(Outside):
 
 
 def _to_rounding(saved: Tensor | None, merged: Tensor, base: Tensor) -> Tensor:
-    """The saved tensor if it is the merged one but for rounding, else the merged one in the dtype of the base."""
+    """The saved tensor if it equals the merged one to rounding, else the merged one in the dtype of the base."""
     if saved is not None and saved.shape == merged.shape:
         largest = float(torch.maximum(merged.abs(), base.double().abs()).max())
         if float((saved.double() - merged).abs().max()) <= _MERGE_ROUNDINGS * torch.finfo(saved.dtype).eps * largest:
@@ -340,23 +339,21 @@ def _to_rounding(saved: Tensor | None, merged: Tensor, base: Tensor) -> Tensor:
 
 @propagates
 def _told(value: T, untold: str) -> T:
-    """A number or losses as told; hidden if there are none because not every step was told."""
+    """A reported value, or reported losses; hidden if a step was not reported."""
     if untold and not value:
         raise NotObserved(untold)
     return value
 
 
 class Command(_Trainer, CommandRun):
-    """A trainer that is run."""
+    """A trainer that the harness runs."""
 
     def distill(self, on_step: OnStep) -> Run:
-        """Run the command to its end; see `CommandRun.listen`."""
         return self._run(self.listen(on_step))
 
 
 class Recorded(_Trainer, RecordedRun):
-    """A run that has ended, in the directory that the parameter `dir` names."""
+    """A finished run, in the directory that the parameter `dir` names."""
 
     def distill(self, on_step: OnStep) -> Run:
-        """Read the logs to their end; see `RecordedRun.listen`."""
         return self._run(self.listen(on_step), self.no_logs())

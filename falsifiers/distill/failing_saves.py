@@ -1,4 +1,4 @@
-"""F-DISTILL-CKPT-FAILSOFT-001: a run reports a failed save and goes on; a failed export makes it fail."""
+"""F-DISTILL-CKPT-FAILSOFT-001: a run reports a failed save and continues; a failed export makes the run fail."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from harness.base.removal import remove
 
 __all__ = ["falsify"]
 
-_SMALLEST_FILE = 16_384  # bytes: log lines fit, weights do not
+_SMALLEST_FILE = 16_384  # bytes: log lines fit below this limit, weights do not
 _ABOUT_A_SAVE = re.compile(r"(?i)ckpt|checkpoint|sav")
 _SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |too large")
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """A real fault of the file system: how it begins, after a run's first step, and how it ends."""
+    """A real fault of the file system, with functions that begin it after a run's first step and that end it."""
 
     name: str
     inflict: Callable[[Path], None]
@@ -42,14 +42,14 @@ class _Fault:
 
 
 def _stand_in_the_way(directory: Path) -> None:
-    """Put a file in the place of the directory. Then neither it nor its files can be made, not even by root."""
+    """Put a file in the place of the directory. Then not even root can create the directory or a file in it."""
     remove(Beneath(directory.parent, directory.name))
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.write_text("a file where a directory belongs\n")
 
 
 def _limit_files(directory: Path) -> None:
-    """Let every write end with EFBIG in the middle of the file, as one on a full disk ends with ENOSPC."""
+    """Make every write end with EFBIG in the middle of the file, as a full disk ends it with ENOSPC."""
     del directory
     resource.setrlimit(resource.RLIMIT_FSIZE, (_SMALLEST_FILE, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
@@ -68,7 +68,7 @@ _FAULTS = (
 
 @dataclass
 class _Findings:
-    """What was wrong, over all runs of the trial."""
+    """What was wrong in all runs of the trial."""
 
     steps_short: list[int] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
@@ -83,18 +83,18 @@ class _Findings:
     exit_codes_after_recovery: list[int] = field(default_factory=list)
     exit_codes_without_export: list[int] = field(default_factory=list)
     told: list[tuple[int, float]] = field(default_factory=list)
-    """Steps and losses of all runs under a fault; no measurement."""
+    """The reported steps and losses of all runs under a fault; not measured."""
 
 
 # Another process inherits limits only at its start, and may print a step late.
 @for_external(not_observable("no fault of the file system can be inflicted between two steps of another process"))
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Inflict each fault on two runs: it ends after half of the steps, or stays until after the export.
+    """Inflict each fault on two runs: in one it ends after half of the steps, in the other never.
 
-    Then let the first save of one run, and the last of another, meet an error that is not the disk's.
+    Then the first save of one run, and the last save of another, fail with an error that is not of the disk.
     """
     seen = _Findings()
-    weight_files(trial.subject)  # a subject with names of its own shows its directory only if it is asked for them
+    weight_files(trial.subject)  # a subject with its own file names shows its directory only on request
     be_deterministic()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
@@ -113,7 +113,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
-    """The fault ends after half of the steps. Saves that were due before it ended fail; later ones must exist."""
+    """The fault ends after half of the steps. Saves that were due before then fail; later checkpoints must exist."""
     every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
     half = steps // 2
     name = f"{fault.name}-passing"
@@ -132,7 +132,7 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
 
 
 def _compare(name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], seen: _Findings) -> None:
-    """Every tensor that was saved after the fault equals that of the run without a fault."""
+    """Every tensor that was saved after the fault equals the tensor of the run without a fault."""
     for step, path in _saved(trial, directory_of(trial, name)).items():
         if step <= trial.parameters["steps"] // 2:
             continue
@@ -141,7 +141,7 @@ def _compare(name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], 
 
 
 def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
-    """The fault never ends. All steps are made, the export fails, and the run must not end as a success."""
+    """The fault never ends. The run makes all steps, its export fails, and it must not end as a success."""
     name = f"{fault.name}-staying"
     child, directory = _run(trial, fault, name, relief_after=None)
     seen.told += child.steps
@@ -151,7 +151,7 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
 
 
 def _broken(trial: Trial[Checkpointing], step: int, seen: _Findings) -> None:
-    """The save of one step meets an error that is not the disk's. The run must fail, or count the save as failed."""
+    """The save of one step fails with an error that is not of the disk. The run must fail or count the failed save."""
     name = f"broken-save-{step}"
     directory = directory_of(trial, name)
     broken = weight_files(trial.subject).name(step)
@@ -168,7 +168,7 @@ def _broken(trial: Trial[Checkpointing], step: int, seen: _Findings) -> None:
 
 
 def _break_rename_to(directory: Path, name: str) -> None:
-    """Let the first rename that makes something a checkpoint of this name end with an error, in this process."""
+    """Make the first rename to a checkpoint of this name fail in this process."""
     renamed: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -178,15 +178,15 @@ def _break_rename_to(directory: Path, name: str) -> None:
                 renamed.append(path.name)
                 raise RuntimeError("an error that is not the disk's")
 
-    sys.addaudithook(hook)  # it cannot be removed; the process is forked for one run
+    sys.addaudithook(hook)  # the patch stays; the process is forked for one run
 
 
 def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[ForkedRun, Path]:
-    """One run under the fault. Its answer is the number of failed saves that it reports."""
+    """Run once under the fault; the answer is the number of failed saves that the run reports."""
     directory = directory_of(trial, name)
 
     def work(report: Report) -> int:
-        logging.raiseExceptions = False  # a message that cannot be formatted is no line about the failure
+        logging.raiseExceptions = False  # a message that cannot be formatted reports no failure
         subject = further_subject(trial, name)
 
         def on_step(step: int, **values: float) -> None:
@@ -215,7 +215,7 @@ def _lines_about_failures(log: str) -> int:
 
 
 def _look_over(name: str, directory: Path, seen: _Findings) -> None:
-    """Note files that look whole and are torn, and unfinished files that were left and take up room."""
+    """Record torn files under a final name, and unfinished files that were left behind."""
     if not directory.is_dir():
         return
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):

@@ -1,8 +1,9 @@
-"""A `transformers.Trainer` or a subclass as a distillation, in this process: `--subject hf:MODULE:FUNCTION`.
+"""A `transformers.Trainer` or a subclass in this process as a subject: `--subject hf:MODULE:FUNCTION`.
 
-FUNCTION builds the Trainer. It takes the `setting`, or those parameters of the claim that it names. The adapter watches
-the live model through the Trainer's own callbacks. It tells a step when the Trainer has fetched the batch of the next
-one, so the step's log and checkpoint exist by then. What a Trainer does not show, such as a teacher, is `NotObserved`.
+FUNCTION builds the Trainer. It takes the `setting`, or the parameters of the claim that its signature names. The
+adapter watches the live model through the Trainer's callbacks. It reports a step once the Trainer has fetched the batch
+of the next one, so the step's log and checkpoint exist by then. What a Trainer does not show, such as a teacher, is
+`NotObserved`.
 """
 
 from __future__ import annotations
@@ -34,17 +35,16 @@ from harness import NotMeasured, NotObserved, Setting, Unobserved, propagates
 __all__ = ["HF"]
 
 _TEACHERS = ("teacher_model", "teacher", "ref_model")
-"""Where Trainers keep a teacher; TRL's have the first or the last."""
+"""Attributes in which Trainers keep a teacher; TRL's use the first or the last."""
 
 _PLAIN = frozenset({"input_ids", "labels", "attention_mask"})
-"""What a batch of plain text holds."""
+"""The keys of a batch of plain text."""
 
 
 class HF:
-    """The Trainer of FUNCTION. It is built when a model is first asked for."""
+    """The Trainer of FUNCTION. It is built when a model is first requested."""
 
     def __init__(self, setting: Setting) -> None:
-        """Build nothing yet."""
         self._directory = setting.workspace / "distilled"
         self._setting = setting
         self._names_are_known = False
@@ -57,7 +57,7 @@ class HF:
         self._live_models: LiveModels | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Any other attribute raises `NotObserved`, except names with an underscore, which Python itself looks up."""
+        """Raise `NotObserved` for any other attribute; AttributeError for names that Python itself looks up."""
         if name.startswith("_"):
             raise AttributeError(name)
         raise NotObserved(f"a transformers Trainer shows nothing of its {name.replace('_', ' ')}")
@@ -68,16 +68,16 @@ class HF:
 
     @property
     def weight_files(self) -> TrainerFiles:
-        """How its checkpoints and its export are called and read."""
+        """How its checkpoints and its export are named and read."""
         self._names_are_known = True
         return TrainerFiles(lambda: self._trainer, lambda: self._built is not None, self._has_known_models)
 
     reported_loss = ""
-    """Which loss a Trainer of another architecture logs is not known. See `Scores.as_reported`."""
+    """The kind of loss that a Trainer of another architecture logs is unknown. See `Scores.as_reported`."""
 
     @propagates
     def held_out(self) -> HeldOut:
-        """Batches of the Trainer's own text, on which models of another architecture are evaluated from now on.
+        """Batches of the Trainer's own text. Models of another architecture are evaluated on them from now on.
 
         Raises:
             NotObserved: there is no such text, or transformers does not know the models.
@@ -86,10 +86,10 @@ class HF:
         return self._live_models.held_out
 
     def unmoved(self) -> list[str]:
-        """Names of the trainable tensors that are as they were before the run, if the others belong to a base of PEFT.
+        """The names of trainable tensors that did not change in the run, if PEFT freezes the others.
 
         Raises:
-            NotObserved: the model is none of PEFT, so each of its tensors must move.
+            NotObserved: the model is not PEFT's, so each of its tensors must move.
         """
         peft = sys.modules.get("peft")
         if peft is None or not isinstance(self._model, peft.PeftModel):
@@ -102,7 +102,7 @@ class HF:
         """Where the Trainer writes.
 
         Raises:
-            NotObserved: the falsifier has not asked for `weight_files`, so it looks for other names than a Trainer's.
+            NotObserved: the falsifier does not use `weight_files`, so it expects other file names than a Trainer's.
         """
         if not self._names_are_known:
             raise NotObserved("a Trainer's checkpoints are folders checkpoint-N, and this claim looks for other names")
@@ -110,7 +110,7 @@ class HF:
 
     @property
     def log(self) -> Path:
-        """The Trainer's own history of its losses, one line of JSON a step.
+        """The Trainer's own history of its losses, as one line of JSON per step.
 
         Raises:
             NotObserved: it logs means over several steps.
@@ -126,7 +126,7 @@ class HF:
         return path
 
     def distill(self, on_step: OnStep) -> Run:
-        """Let the Trainer train, and save the model as its users do."""
+        """Run the Trainer, and save the model as its users do."""
         trainer = self._trainer
         trained = {name: one for name, one in self._model.named_parameters() if one.requires_grad}
         self._first = sampled(trained)
@@ -146,20 +146,19 @@ class HF:
         )
 
     def resume(self) -> int:
-        """Resume from what `get_last_checkpoint` finds, as `resume_from_checkpoint=True` does; return its step."""
+        """Resume from the result of `get_last_checkpoint`, as `resume_from_checkpoint=True` does; return its step."""
         self._resumes_from = newest_checkpoint(self._directory)
         return 0 if self._resumes_from is None else int(self._resumes_from.name.rpartition("-")[2])
 
     def load(self, path: Path) -> None:
-        """Load the weights of an export or a checkpoint."""
         folder = path if path.is_dir() else path.parent
         self._trainer._load_from_checkpoint(str(folder))
 
     def batch(self, step: int) -> Batch:
-        """Inputs and labels of the step that was made last, of the next one, or of the first one.
+        """The inputs and labels of the last step, of the next one, or of the first one.
 
         Raises:
-            NotObserved: it is none of these, or it is not plain text for the claim's model.
+            NotObserved: the step is none of these, or its batch is not plain text for the claim's model.
         """
         self._check_model(self._model, "student")
         if step not in self._batches and not self._batches:
@@ -171,7 +170,7 @@ class HF:
         return inputs.to(self._setting.device), labels.to(self._setting.device)
 
     def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-        """By parameter, the gradient of the Trainer's own loss of a batch that looks like its first one.
+        """The gradient by parameter of the Trainer's own loss on a batch that has the form of its first one.
 
         Raises:
             NotObserved: its batches hold more than tokens, labels and a mask.
@@ -195,17 +194,15 @@ class HF:
         return found
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """The teacher's logits."""
         return self._logits(self._teacher, "teacher", tokens)
 
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The student's logits, with its own weights or others."""
         if weights is not None and weights.keys() != dict(self._model.named_parameters()).keys():
             raise KeyError("these are not the student's parameters")
         return self._logits(self._model, "student", tokens, weights)
 
     def student_weights(self) -> Mapping[str, Tensor]:
-        """The live parameters. Unobserved if FUNCTION refuses its parameters, which `distill` raises then."""
+        """The live parameters. Unobserved if FUNCTION refuses its arguments; `distill` raises that error."""
         try:
             return dict(self._model.named_parameters())
         except NotMeasured:
@@ -216,14 +213,13 @@ class HF:
             return Unobserved(f"FUNCTION built no Trainer: {error}")  # type: ignore[return-value]
 
     def teacher_weights(self) -> Mapping[str, Tensor]:
-        """The teacher's parameters."""
         return dict(self._teacher.named_parameters())
 
     def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """By parameter, AdamW's live slots.
+        """AdamW's live slots, by parameter.
 
         Raises:
-            NotObserved: the optimizer is none that the claim's parameters describe.
+            NotObserved: the claim's parameters do not describe this optimizer.
         """
         optimizer = self._trainer.optimizer
         if optimizer is None:
@@ -286,7 +282,7 @@ class HF:
             model.train(trains)
 
     def _check_model(self, model: nn.Module, role: str) -> None:
-        """Raise NotObserved if a model is not the one that the claim names: its oracle knows no other."""
+        """Raise NotObserved if a model is not the one that the claim names: the claim's oracle knows no other."""
         name = self._setting.parameters["model"]
         if name not in SHAPES:
             raise NotObserved(f"this claim knows no model {name!r}")
@@ -296,9 +292,9 @@ class HF:
             raise NotObserved(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
 
     def _has_known_models(self) -> bool:
-        """Whether the student, and a teacher if there is one, are the model that the claim names, if it evaluates them.
+        """Whether student and teacher are the model that the claim names, if the claim evaluates models.
 
-        Unobserved if they are not: then bounds for that model say nothing, and no answer of theirs is trusted.
+        Unobserved if they are not: bounds for the named model do not apply, and answers of another cannot be checked.
         """
         if "held_out_batches" not in self._setting.parameters:
             return True
@@ -315,7 +311,7 @@ class HF:
         return True
 
     def _note(self, step: int, samples: list[Any]) -> None:
-        """Keep the batch of a step that is to be made, and that of the step before it.
+        """Keep the batch of the next step and of the step before it.
 
         Raises:
             NotMeasured: another batch was shown for this step.
@@ -327,7 +323,7 @@ class HF:
         self._batches = {kept: one for kept, one in self._batches.items() if kept == step - 1} | {step: batch}
 
     def _rehearse(self) -> None:
-        """Find the first batch, by a second Trainer that ends before its first step."""
+        """Find the first batch with a second Trainer that stops before its first step."""
         with torch.enable_grad(), restored_chance():
             trainer = BuiltTrainer(self._setting, self._directory).trainer
             on_fetch(trainer, self._first_fetched)
@@ -345,13 +341,13 @@ class HF:
 
 
 class _Enough(Exception):
-    """The rehearsal has seen its batch."""
+    """Ends the rehearsal after its first batch."""
 
 
 def _check_optimizer(optimizer: Any, parameters: Mapping[str, Any]) -> None:
-    """Raise NotObserved for an optimizer that is no AdamW, or has settings of its own that the claim leaves open.
+    """Raise NotObserved for an optimizer other than AdamW, or with settings that the claim leaves open.
 
-    What the claim states is not checked here: then another setting is a defect, which the slots show.
+    Settings that the claim states are not checked here: another value is a defect, which the slots show.
     """
     if not isinstance(optimizer, torch.optim.AdamW):
         raise NotObserved(f"the optimizer is {type(optimizer).__name__}; the claim describes a step of AdamW")

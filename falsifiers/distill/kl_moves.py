@@ -1,4 +1,4 @@
-"""F-DISTILL-KL-MOVES-001: ten steps bring the student nearer to the teacher."""
+"""F-DISTILL-KL-MOVES-001: ten steps reduce the divergence between student and teacher."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """Measure the divergence on held-out text before and after; hold the first reported loss against our own."""
+    """Measure the divergence on held-out text before and after; compare the first reported loss with our own."""
     held_out = HeldOut.of(trial)
     before = evaluate(trial, held_out)
     training = train(trial)
@@ -32,5 +32,5 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 @propagates
 def _first_loss(run: Run) -> float:
-    """The loss of the first step; NaN if none is reported."""
+    """The reported loss of the first step; NaN if there is none."""
     return run.losses[0] if run.losses else math.nan

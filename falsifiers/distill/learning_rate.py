@@ -1,4 +1,4 @@
-"""F-DISTILL-LR-001: the configured learning rate is the one that moves the weights, in every tensor and step."""
+"""F-DISTILL-LR-001: every tensor moves at the configured learning rate in every step."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from harness import NotObserved, Trial, propagates
 
 __all__ = ["falsify"]
 
-_SAMPLED = 256  # elements of each tensor, spread over it evenly, whose steps are computed again
-_NEAR_ZERO = 10  # rates: in float32, a movement of one rate is then exact to 7e-7
-_SMALL = 1e-3  # of such a weight, AdamW's usual decay of 0.01 takes 1e-5 of a rate
+_SAMPLED = 256  # elements of each tensor, evenly spaced, whose steps are computed again
+_NEAR_ZERO = 10  # in units of the rate: float32 then represents a movement of one rate to 7e-7
+_SMALL = 1e-3  # for such a weight, AdamW's default decay of 0.01 takes 1e-5 of a rate
 
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """Read the rate off the weights: AdamW's first step moves an element by the rate times |g| / (|g| + 1e-8).
+    """Compute the rate from the movement of the weights: AdamW's first step is the rate times |g| / (|g| + 1e-8).
 
-    So the largest movement of a tensor's elements in the first step is the rate itself for any gradient, up to weight
-    decay and rounding. Elements that start near zero have neither. For later steps, the direction is computed from the
-    optimizer's slots; how far a tensor went along it is its rate.
+    So in the first step the largest movement of a tensor's elements equals the rate for any gradient, except for weight
+    decay and rounding. Elements that start near zero have neither. In later steps, the optimizer's slots give the
+    direction, and the rate is the movement along it.
     """
     watch = train(trial, _Watch).watch
     moves, configuration = watch.moves, watch.configuration
@@ -50,18 +50,17 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 class _Watch(StepWatch):
-    """Looks at the weights and at the optimizer's slots after each step.
+    """Checks the weights and the optimizer's slots after each step.
 
     Attributes:
-        configuration: what the parameters ask for.
-        first_rate: the largest movement, in the first step, of an element that begins near zero; NaN before it.
-        moves: of each step, the largest movement of an element, by tensor.
-        rate_errors: of each step, the largest relative error of a tensor's rate.
-        gradient_norms: of each step, the Euclidean norm of the gradients that the optimizer was given.
+        configuration: the configuration that the parameters state.
+        first_rate: in the first step, the largest movement of an element that starts near zero; NaN before that step.
+        moves: for each step, the largest movement of an element, by tensor.
+        rate_errors: for each step, the largest relative error of a tensor's rate.
+        gradient_norms: for each step, the Euclidean norm of the gradients that the optimizer got.
     """
 
     def __init__(self, trial: Trial[Distillation]) -> None:
-        """Copy the first weights."""
         super().__init__(trial)
         self.configuration = Configuration.of(trial.parameters)
         self._before = snapshot(trial.subject.student_weights())
@@ -72,7 +71,7 @@ class _Watch(StepWatch):
         self.gradient_norms: list[float] = []
 
     def __call__(self, step: int, **values: float) -> None:
-        """Look, after the step is counted."""
+        """Check, after the step is counted."""
         super().__call__(step, **values)
         weights, slots = self._trial.subject.student_weights(), shown(self._trial.subject, "optimizer_state")
         with self._trial.falsifier_fault():
@@ -85,7 +84,7 @@ class _Watch(StepWatch):
 
     @propagates
     def _rate_error(self, before: Mapping[str, Tensor], slots: Slots) -> float:
-        """The largest relative error of a tensor's rate; a tensor without slots has none."""
+        """The largest relative error of a tensor's rate; tensors without slots are skipped."""
         asked = self.configuration.rate(self.steps)
         rates = [
             self._rate(slots[name], weight, self._before[name]) if name in slots else 0.0
@@ -96,8 +95,8 @@ class _Watch(StepWatch):
     def _rate(self, slots: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
         """The multiple of AdamW's direction that the elements moved.
 
-        Weight decay moves them in proportion to themselves, so both are fitted, by least squares. The steps are those
-        that we counted, and not the optimizer's own: one that is made anew has slots that begin anew.
+        Weight decay moves them in proportion to their values, so both are fitted by least squares. The falsifier counts
+        the steps itself: a new optimizer would begin with new slots and a new count.
         """
         wanted = self.configuration
         mean, square, before, after = map(_spread, (slots["exp_avg"], slots["exp_avg_sq"], before, after))
@@ -110,7 +109,7 @@ class _Watch(StepWatch):
 
     @propagates
     def _gradient_norm(self, slots: Slots) -> float:
-        """The norm of what the step added to the moving means, so of the gradients after clipping."""
+        """The norm of the gradients after clipping, from the change of the first moment."""
         share = 1 - self.configuration.beta1
         means = {name: of["exp_avg"].detach().clone() for name, of in slots.items()}
         added = [
@@ -122,10 +121,10 @@ class _Watch(StepWatch):
 
 @propagates
 def _first_rate(before: Mapping[str, Tensor], after: Mapping[str, Tensor], rate: float) -> float:
-    """The largest movement of an element that begins near zero.
+    """The largest movement of an element that starts near zero.
 
     Raises:
-        NotObserved: there is none.
+        NotObserved: no element starts near zero.
     """
     near = []
     for name, weight in before.items():
@@ -138,7 +137,7 @@ def _first_rate(before: Mapping[str, Tensor], after: Mapping[str, Tensor], rate:
 
 
 def _spread(tensor: Tensor) -> Tensor:
-    """Up to `_SAMPLED` elements of a tensor, spread over it evenly, on the CPU in float64."""
+    """Up to `_SAMPLED` evenly spaced elements of a tensor, on the CPU in float64."""
     flat = tensor.detach().flatten()
     chosen = torch.linspace(0, flat.numel() - 1, min(_SAMPLED, flat.numel()), dtype=torch.float64).long()
     return flat[chosen.to(flat.device)].to("cpu", torch.float64)

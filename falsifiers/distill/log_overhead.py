@@ -1,4 +1,4 @@
-"""F-DISTILL-LOG-OVERHEAD-001: a training log costs next to nothing, by paired timing against steps without one."""
+"""F-DISTILL-LOG-OVERHEAD-001: a training log costs almost no time, by paired timing against steps without one."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = ["falsify"]
 
 _SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
 _OWN = "our own"
-_TOLD = 8  # steps of the run whose log is compared with the losses that it reports
-_WARMUP = 2  # rounds: caches, the allocator and the optimizer's state settle in the first
+_TOLD = 8  # steps of the run whose log is compared with the reported losses
+_WARMUP = 2  # warm-up rounds, in which caches, the allocator and the optimizer's state settle
 
 
 def falsify(trial: Trial[Stepping]) -> None:
-    """Let steps with a log, without one, and without one again take turns on one student, in random order.
+    """Alternate steps with a log, without one, and without one again on one student, in random order.
 
-    Steps of our own take turns with them, so that a subject which is as slow without a log shows.
+    The falsifier's own steps alternate with them, to detect a subject that is equally slow without a log.
 
     Raises:
-        NotMeasured: this machine cannot decide. A limit lies within an interval, which is wider the more two arms
-            without a log differ.
+        NotMeasured: a limit lies within an interval. The interval widens with the noise between the two arms without a
+            log.
     """
     asked = trial.parameters
     if trial.device == "cpu":
-        torch.set_num_threads(1)  # with more threads, the other work of the machine would be timed too
+        torch.set_num_threads(1)  # with more threads, other work of the machine would be timed too
     made: dict[str, list[int]] = {arm: [] for arm in _ARMS}
     with trial.subject_fault(), contextlib.ExitStack() as until_timed:
         steps = {arm: trial.subject.steps(asked["log_every"] if arm == _LOGGING else 0) for arm in _ARMS}
@@ -72,7 +72,7 @@ def falsify(trial: Trial[Stepping]) -> None:
 
 
 def _timed(trial: Trial[Stepping], arms: Mapping[str, Callable[[], None]], rounds: int) -> Timing:
-    """The time of each arm in each round."""
+    """The times of each arm, one per round."""
     timing = interleave(
         arms,
         rounds=rounds,
@@ -90,10 +90,10 @@ def _sample(steps: Iterator[Any], of: int, made: list[Any]) -> None:
 
 
 def _untrue(trial: Trial[Stepping]) -> list[int]:
-    """The steps of a short run that do not have one line in the log that is true.
+    """The steps of a short run whose line in the log is missing, repeated or wrong.
 
-    It has the loss that the run reports, which is that of the independent model, and the learning rate, if any, that
-    the parameters ask for.
+    The line's loss must be the one that the run reports and that the independent model computes. Its learning rate, if
+    any, must be the configured one.
     """
     with trial.subject_fault():
         subject = further_subject(trial, "told", steps=_TOLD)
@@ -115,7 +115,7 @@ def _untrue(trial: Trial[Stepping]) -> list[int]:
 
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:
-    """Measure by how much logging is slower, if this machine can decide that."""
+    """Measure how much slower logging is, if this machine can decide that."""
     asked = trial.parameters
     noise = timing.ratio(_AGAIN, _SILENT)
     ratio = timing.ratio(_LOGGING, _SILENT, again=_AGAIN)

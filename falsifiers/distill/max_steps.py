@@ -1,4 +1,4 @@
-"""F-DISTILL-MAXSTEPS-001: a run makes as many steps as were asked for, and asking for none is an error."""
+"""F-DISTILL-MAXSTEPS-001: a run makes exactly the requested number of steps, and a request for none is an error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.tools.trainer.command_line import RequestRefused
 
 __all__ = ["falsify"]
 
-_PATIENCE = 64  # steps beyond the request after which a run is ended: two epochs of the historical trainer
+_PATIENCE = 64  # steps beyond the request after which a run is stopped: two epochs of the historical trainer
 
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """Ask for one number of steps after the other, each of a fresh subject; we, not the subject, count them."""
+    """Request several numbers of steps, each from a new subject; the falsifier counts the steps itself."""
     requested = [trial.parameters["steps"], *trial.parameters["requests"]]
     first = _run(trial, trial.subject, requested[0])
     read_back(trial, first.watch.made)
@@ -37,9 +37,9 @@ class _Watched:
     """One run.
 
     Attributes:
-        executed: the steps as counted, by the optimizer if it is shown; hidden if not every step was told.
-        reports: how often the run reported a step; hidden as `executed` is.
-        reported: the steps that the run says it made.
+        executed: the steps, counted by the optimizer if it is shown; hidden if not every step was reported.
+        reports: the number of reported steps; hidden as `executed` is.
+        reported: the number of steps that the run claims.
     """
 
     watch: StepWatch
@@ -49,20 +49,20 @@ class _Watched:
 
     @property
     def changes(self) -> int:
-        """At how many looks the weights had changed."""
+        """The number of checks at which the weights had changed."""
         return self.watch.changes
 
 
 @propagates
 def _asked(trial: Trial[Distillation], steps: int) -> Distillation:
-    """A fresh subject that was asked for so many steps."""
+    """A new subject with this number of steps."""
     with trial.subject_fault():
         return further_subject(trial, f"steps-{steps}", steps=steps)
 
 
 @propagates
 def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Watched:
-    """Watch one run to its end, or until it has made far more steps than it was asked for."""
+    """Watch one run until it ends, or until it has made far more steps than requested."""
     with trial.subject_fault():
         watch = StepWatch(trial, subject, most=2 * request + _PATIENCE)
         with contextlib.suppress(Overrun):
@@ -74,7 +74,7 @@ def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Wa
 
 @propagates
 def _accepted(trial: Trial[Distillation]) -> list[int]:
-    """The requests that make no sense and are carried out all the same, rather than refused before the first step."""
+    """The invalid requests that the subject carries out instead of refusing them before the first step."""
     return [request for request in trial.parameters["refused"] if _accepts(trial, _asked(trial, request))]
 
 

@@ -1,10 +1,9 @@
 """The inputs on which the loss is tried: shapes, temperatures, logit scales, dtypes, ignored positions.
 
-A case is JSON; its tensors are drawn from its own seed, so that it can be run again exactly.
+A case is JSON; its tensors are drawn from its own seed, so it can be repeated exactly.
 
-In half precision, hidden states and heads are small integers times a power of two. Then every logit is exact, in
-whatever order the product is summed. So the loss can be as exact as in float32, and a loss that sums in half precision
-shows.
+In half precision, hidden states and heads are small integers times a power of two. Every logit is then exact in any
+order of summation. So the loss can be as exact as in float32, and a sum in half precision shows as an error.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _SCALES = (0.1, 1.0, 4.0, 10.0, 30.0)
 _EXACT_WIDTH = 32
 """Up to this width, products of integers up to 4 and 2 sum to 256 at most."""
 _FAVOURITE = 3.0
-"""Of a skewed row's favourite token, how many scales its logit is above the others: a trained model's rows are such."""
+"""By how many scales the logit of a skewed row's most likely token exceeds the others, as in a trained model."""
 
 
 def cases(parameters: Mapping[str, Any], dtypes: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
     """Cases of up to the parameters' `largest_rows`, `largest_vocabulary` and `largest_width`.
 
-    Temperature 1 and skewed logits come first, so that shrinking ends there: at high temperatures the divergence is
-    symmetric to second order, and who exchanges teacher and student is seen at low ones.
+    Temperature 1 and skewed logits come first, so shrinking ends there. At high temperatures the divergence is
+    symmetric to second order, so exchanged teacher and student show only at low ones.
     """
     return st.fixed_dictionaries(
         {
@@ -59,9 +58,9 @@ def cases(parameters: Mapping[str, Any], dtypes: tuple[str, ...]) -> st.SearchSt
 def first_cases(dtypes: tuple[str, ...]) -> list[dict[str, Any]]:
     """Cases that every search begins with.
 
-    A skewed one at temperature 1, logits beyond 88, some and all positions ignored, a high temperature over a
-    vocabulary beyond 16 bits, and many rows that are alike: what they add to a sum has one sign, so a sum in half
-    precision stops growing.
+    Skewed logits at temperature 1; logits beyond 88; some and all positions ignored; a high temperature over a
+    vocabulary beyond 16 bits; and many equal rows, whose terms have one sign, so that a sum in half precision stops
+    growing.
     """
     skewed = {
         "rows": 2, "vocabulary": 8, "width": 4, "temperature": 1.0, "alpha": 0.3, "scale": 4.0,
@@ -76,7 +75,7 @@ def first_cases(dtypes: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def question(case: Mapping[str, Any], device: str) -> Question:
-    """The tensors of a case, drawn on the CPU, where equal seeds draw equal numbers, and brought to the device."""
+    """The tensors of a case. They are drawn on the CPU, so equal seeds give equal numbers on all devices."""
     generator = torch.Generator().manual_seed(case["seed"])
     dtype = getattr(torch, case["dtype"])
     draw = _integers if case["dtype"] in HALF else _reals
@@ -91,10 +90,10 @@ def question(case: Mapping[str, Any], device: str) -> Question:
 
 
 def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Hidden states and head of one model, whose logits are of the case's scale."""
+    """Hidden states and head of one model, whose logits have the case's scale."""
     hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
     head = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
-    if case["skewed"]:  # every row points at some token's row of the head
+    if case["skewed"]:  # every row is parallel to the head's row of some token
         chosen = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
         hidden += _FAVOURITE * head[chosen] / head[chosen].square().sum(dim=-1, keepdim=True).clamp_min(0.1)
     hidden *= case["scale"] / case["width"] ** 0.5
@@ -102,19 +101,19 @@ def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor,
 
 
 def _integers(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The same of small integers times a power of two: every logit is one too, of eight bits at most."""
+    """Hidden states and head as small integers times a power of two; so are the logits, with at most eight bits."""
     largest = 2 if case["width"] <= _EXACT_WIDTH else 1
     shapes = (case["rows"], case["width"]), (case["vocabulary"], case["width"])
     hidden, head = (torch.randint(-largest, largest + 1, shape, generator=generator).double() for shape in shapes)
     if case["skewed"]:
         hidden += head[torch.randint(case["vocabulary"], (case["rows"],), generator=generator)]
-    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # of a logit
+    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # the largest magnitude of a logit
     hidden *= 2.0 ** round(math.log2(case["scale"] / size))
     return hidden, head
 
 
 def _labels(case: Mapping[str, Any], generator: torch.Generator) -> Tensor:
-    """Token ids of the rows, the case's share of them ignored; a share of 1 ignores all."""
+    """Token ids of the rows. The case says which share is ignored; a share of 1 ignores all."""
     labels = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
     ignored = torch.randperm(case["rows"], generator=generator)[: round(case["ignored"] * case["rows"])]
     labels[ignored] = IGNORED

@@ -1,4 +1,4 @@
-"""F-DISTILL-KD-CHUNKED-001: a loss that is computed in chunks has the value and the gradients of the formula."""
+"""F-DISTILL-KD-CHUNKED-001: a loss computed in chunks has the value and the gradients of the formula."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness import Trial
 __all__ = ["falsify"]
 
 _EDGES: Final = tuple(2**power + 1 for power in range(4, 18))
-"""Vocabularies in tokens: one more than a block of a kernel, whatever its size. Drawn ones hardly ever are."""
+"""Vocabulary sizes one above a kernel's block size; random sizes hardly ever are."""
 
 
 def falsify(trial: Trial[KdLoss]) -> None:
-    """Measure what F-DISTILL-KD-LOSS-001 and F-DISTILL-KD-GRAD-001 measure, on the same cases and at the edges."""
+    """Measure F-DISTILL-KD-LOSS-001 and F-DISTILL-KD-GRAD-001 on the same cases and on these vocabulary sizes."""
     compare(trial, ("float64", "float32", *HALF), _errors)
     edges = [_at_an_edge(trial, size) for size in _EDGES if size <= trial.parameters["largest_vocabulary"]]
     trial.measure(
@@ -30,7 +30,7 @@ def falsify(trial: Trial[KdLoss]) -> None:
 
 
 def _at_an_edge(trial: Trial[KdLoss], vocabulary: int) -> dict[str, float]:
-    """The errors of a float32 case with so many tokens."""
+    """The errors of a float32 case with this vocabulary size."""
     (first, *_) = first_cases(("float32",))
     case = {**first, "vocabulary": vocabulary, "seed": trial.seed}
     asked = question(case, trial.device)

@@ -1,4 +1,4 @@
-"""The comparison of a loss with the formula: what its claims share is which cases are tried, and how."""
+"""Compares a loss with the formula; the claims share the cases and the procedure."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ __all__ = ["compare", "precision"]
 
 
 class Measure(Protocol):
-    """What a claim measures on one case."""
+    """The measurements of a claim on one case."""
 
     def __call__(
         self, trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth, /
     ) -> dict[str, float]:
-        """Measurements by name, each an item of a list that the contract bounds."""
+        """Measurements by name; each is an item of a list that the contract bounds."""
         ...
 
 
 def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> None:
-    """Try as many cases of these dtypes as the contract asks for, and record what `measure` makes of each.
+    """Record `measure` for as many cases of these dtypes as the contract asks for.
 
-    Then try whether the loss depends on its arguments alone.
+    Then check that the loss depends on its arguments alone.
     """
     devices: set[str] = set()
     state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
-        right = truth(asked)  # first, because a subject may work in its inputs' memory
+        right = truth(asked)  # before the call, because a subject may overwrite its inputs
         tensors = (asked.student, asked.student_head, asked.teacher, asked.teacher_head, asked.labels)
         with trial.subject_fault(), state.watched(*tensors):
             answer = trial.subject(asked)
@@ -50,5 +50,5 @@ def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> 
 
 
 def precision(case: Mapping[str, Any]) -> str:
-    """The end of the name of a case's measurements: its dtype, or `half`."""
+    """The suffix of the measurements of a case: its dtype, or `half`."""
     return "half" if case["dtype"] in HALF else str(case["dtype"])

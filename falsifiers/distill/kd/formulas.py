@@ -1,4 +1,4 @@
-"""The distillation loss and its gradients in float64, written down from the definition: no subject's code is used.
+"""The distillation loss and its gradients in float64, from the definition; shares no code with a subject.
 
     L = alpha * CE(s, y) + (1 - alpha) * T^2 * KL(softmax(t / T) || softmax(s / T)),  mean over the rows that count
     dL/ds = (alpha * (softmax(s) - onehot(y)) + (1 - alpha) * T * (softmax(s / T) - softmax(t / T))) / rows that count
@@ -22,16 +22,16 @@ __all__ = ["Truth", "truth"]
 
 @dataclass(frozen=True)
 class Truth:
-    """What the answer should be.
+    """The expected answer.
 
     Attributes:
-        loss: in nats a row that counts.
-        magnitude: the sum of the absolute values of what the loss is a sum of, and of the logits times the loss's slope
-            in them: how exact it can be in any dtype.
+        loss: in nats per row that counts.
+        magnitude: the sum of the absolute values of the loss's terms, and of logits times the derivative of the loss by
+            them. It is the scale of the rounding error of the loss in any dtype.
         student_gradient, head_gradient: of `upstream * loss`, float64.
-        largest: bounds, for each of both gradients, what an element of it could be.
-        sizes: the largest element of each gradient, if everything that it is a sum of had one sign: how exact it can be
-            in the inputs' dtype. Parts that the dtype holds less exactly, because they are tiny, count as larger.
+        largest: for each of the two gradients, an upper bound of its elements.
+        sizes: for each of the two gradients, its largest element if all its terms had one sign. It is the scale of the
+            rounding error in the inputs' dtype. Subnormal terms count as larger, because they have fewer digits.
     """
 
     loss: float
@@ -46,8 +46,8 @@ def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
     """Evaluate the formulas.
 
     Args:
-        asked: of any dtype; taken as the exact numbers that it holds.
-        divergence_weight: instead of `(1 - alpha) * T^2`, for losses of another convention.
+        asked: in any dtype; its numbers are taken as exact.
+        divergence_weight: replaces `(1 - alpha) * T^2` for losses of another convention.
     """
     alpha, temperature = asked.alpha, asked.temperature
     weight = (1.0 - alpha) * temperature**2 if divergence_weight is None else divergence_weight
@@ -62,7 +62,7 @@ def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
     surprises = -log_probabilities(logits).gather(-1, labels).squeeze(-1)
     divergences = (p * (log_p - log_q)).sum(dim=-1)
     magnitudes = alpha * surprises + weight * (p * (log_p.abs() + log_q.abs())).sum(dim=-1)
-    # What an error of a logit makes of the loss at most: logits are no more exact than their size allows.
+    # How much an error of a logit changes the loss at most: a logit is only exact relative to its size.
     magnitudes += (alpha + weight / temperature) * (logits.abs().amax(dim=-1) + wanted.abs().amax(dim=-1))
 
     gradient = alpha * log_probabilities(logits).exp() + weight / temperature * (log_q.exp() - p)

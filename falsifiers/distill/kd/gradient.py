@@ -1,4 +1,4 @@
-"""F-DISTILL-KD-GRAD-001: the gradients are those of the loss, by its closed form and by its own differences."""
+"""F-DISTILL-KD-GRAD-001: the gradients equal the closed form, and differences of the subject's own loss."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from harness import Trial
 __all__ = ["falsify", "gradient_errors"]
 
 _STEP = 1e-3
-"""Of the largest change of a logit: a stencil of fourth order errs by its fourth power, and by rounding over it."""
+"""Relative to the largest change of a logit. A fourth-order stencil has an error of the fourth power of this."""
 _FLOOR = 1e-3
-"""Of the largest gradient possible: where all is nearly zero, an error is measured against that."""
+"""Share of the largest possible gradient: the least scale of an error, for gradients near zero."""
 
 
 def falsify(trial: Trial[KdLoss]) -> None:
-    """Compare the gradients with the closed form, and in float64 with differences of the subject's own loss."""
+    """Compare the gradients with the closed form; in float64 also with differences of the subject's own loss."""
     compare(trial, ("float64", "float32", *HALF), gradient_errors)
 
 
 def gradient_errors(
     trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
 ) -> dict[str, float]:
-    """The error of the gradients; in float64 also how far they are from differences of the subject's own loss."""
+    """The error of the gradients; in float64 also their distance from differences of the subject's own loss."""
     if case["dtype"] in HALF:
         return {"errors_half": _rounding(answer, right)}
     errors = {f"errors_{precision(case)}": _error(answer, right)}
@@ -41,9 +41,9 @@ def gradient_errors(
 
 
 def _rounding(answer: Answer, right: Truth) -> float:
-    """The largest error of an element of either gradient, relative to the sum of the sizes of its parts.
+    """The largest error of an element of either gradient, relative to the sum of the absolute values of its terms.
 
-    It is the epsilon of the dtype for each rounding of a part or of the result, however many parts there are.
+    It is at most the dtype's epsilon per rounding of a term or of the result, however many terms there are.
     """
     pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
     return largest(
@@ -62,9 +62,9 @@ def _error(answer: Answer, right: Truth) -> float:
 
 
 def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right: Truth, seed: int) -> float:
-    """How far the gradients are from a difference of the subject's own losses, along one direction of all inputs.
+    """The distance of the gradients from a difference of the subject's own losses along one direction of all inputs.
 
-    A value and a gradient that belong to different losses show here even where a test knows neither formula.
+    A value and a gradient of different losses show here without a known formula.
     """
     generator = torch.Generator().manual_seed(seed)
     directions = [
@@ -72,7 +72,7 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
         for tensor in (asked.student, asked.student_head)
     ]
     for direction, other in zip(directions, (asked.student_head, asked.student), strict=True):
-        # No logit moves by more than 1 in one unit of either direction.
+        # In one unit of either direction, no logit moves by more than 1.
         direction /= max(1e-30, float(other.norm(dim=-1).max() * direction.norm(dim=-1).max()))
     gradients = (answer.student_gradient, answer.head_gradient)
     along = sum(float((gradient.double() * way).sum()) for gradient, way in zip(gradients, directions, strict=True))
@@ -91,5 +91,5 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
 
 
 def _scale(size: float, most: float) -> float:
-    """What an error is relative to."""
+    """The scale of an error."""
     return max(size, _FLOOR * most, 1e-30)

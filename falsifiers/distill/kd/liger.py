@@ -1,4 +1,4 @@
-"""F-DISTILL-LIGER-KD-001: which formula Liger-Kernel's fused distillation loss has, and how to get ours from it."""
+"""F-DISTILL-LIGER-KD-001: the formula of Liger-Kernel's fused distillation loss, and how to obtain ours from it."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class WeightedKdLoss(Protocol):
     """A loss of two weighted parts; built as `Subject(setting)`."""
 
     def __call__(self, question: Question, *, hard: float, soft: float, beta: float) -> Answer:
-        """`hard` times the cross entropy and `soft` times the generalised Jensen-Shannon divergence of `beta`.
+        """`hard` times the cross entropy plus `soft` times the generalised Jensen-Shannon divergence of `beta`.
 
-        The question's alpha is not looked at.
+        The question's alpha is ignored.
         """
         ...
 
 
 def falsify(trial: Trial[WeightedKdLoss]) -> None:
-    """Compare with the formula that its source has, and see that a soft weight of (1 - alpha) T^2 makes it ours."""
+    """Compare with the formula of its source, and check that a soft weight of (1 - alpha) T^2 gives our loss."""
     devices: set[str] = set()
     state = _state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked, beta = question(case, trial.device), case["beta"]
         wanted, magnitude = _formula(asked, beta)
-        right = truth(asked)  # first, because a subject may work in its inputs' memory
+        right = truth(asked)  # before the call, because a subject may overwrite its inputs
         with trial.subject_fault(), state.watched(asked.student, asked.student_head, asked.teacher, asked.labels):
             plain = trial.subject(asked, hard=asked.alpha, soft=1.0 - asked.alpha, beta=beta)
             squared = (1.0 - asked.alpha) * asked.temperature**2
@@ -77,7 +77,7 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
 
 
 def _state_check(trial: Trial[WeightedKdLoss]) -> StateCheck:
-    """The check that the loss depends on its arguments alone."""
+    """Checks that the loss depends on its arguments alone."""
     subject = trial.subject
 
     def loss(*tensors: Tensor, temperature: float, upstream: float, **weights: float) -> tuple[Tensor, ...]:
@@ -106,9 +106,9 @@ def _state_check(trial: Trial[WeightedKdLoss]) -> StateCheck:
 
 
 def _parts(asked: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The cross entropy and the divergence of each row [rows], and the size of the latter's terms.
+    """The cross entropy and the divergence of each row [rows], and the size of the divergence's terms.
 
-    JSD_beta = beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s; of beta 0 it is KL(t || s), of 1
+    JSD_beta = beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s. JSD_0 is KL(t || s), and JSD_1 is
     KL(s || t).
     """
     logits = asked.student.double() @ asked.student_head.double().T
@@ -127,7 +127,7 @@ def _parts(asked: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _formula(asked: Question, beta: float) -> tuple[float, float]:
-    """`alpha * CE + (1 - alpha) * JSD_beta` with no factor T^2, and the size of its terms; both in float64.
+    """`alpha * CE + (1 - alpha) * JSD_beta` without a factor T^2, and the size of its terms; both in float64.
 
     Both are averaged over the tokens that count.
     """

@@ -1,4 +1,4 @@
-"""Whether a distillation loss depends on its arguments alone, and leaves them as they are."""
+"""Checks that a distillation loss depends on its arguments alone and does not modify them."""
 
 from __future__ import annotations
 

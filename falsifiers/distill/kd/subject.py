@@ -1,7 +1,7 @@
-"""What the falsifiers of the loss need from a subject: one function from hidden states to a loss and its gradients.
+"""What the falsifiers of the loss need from a subject: a function from hidden states to a loss and its gradients.
 
-Hidden states and output heads, not logits, because fused losses never make all logits; a loss of logits fits behind it
-as well, with the product and autograd before it (see `falsifiers.distill.reference.kd`).
+The inputs are hidden states and output heads, because fused losses never compute all logits. A loss of logits needs the
+product and autograd in front of it (see `falsifiers.distill.reference.kd`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from torch import Tensor
 __all__ = ["IGNORED", "Answer", "KdLoss", "Question"]
 
 IGNORED = -100
-"""The label of a position that counts neither for the cross entropy nor for the divergence."""
+"""The label of a position that neither the cross entropy nor the divergence counts."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Inputs of one call.
+    """The inputs of one call.
 
     Attributes:
         student: hidden states [rows, width] before the student's head.
         student_head: [vocabulary, width]; the student's logits are `student @ student_head.T`.
-        teacher, teacher_head: the same of the teacher, whose width may differ.
-        labels: token ids [rows], int64; IGNORED ones do not count.
+        teacher, teacher_head: hidden states and head of the teacher, whose width may differ.
+        labels: token ids [rows], int64; rows with the label IGNORED do not count.
         alpha: weight of the cross entropy; the divergence has `(1 - alpha) * temperature ** 2`.
         temperature: divides both logits in the divergence.
-        upstream: the gradient of some later loss with respect to this one: a gradient scaler's factor, say.
+        upstream: the gradient of a later loss with respect to this one, such as the factor of a gradient scaler.
     """
 
     student: Tensor
@@ -43,12 +43,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the subject made of it.
+    """The subject's answer.
 
     Attributes:
-        loss: a scalar in nats a token that counts, not multiplied by `upstream`; 0 where no token counts.
+        loss: a scalar in nats per token that counts, without `upstream`; 0 if no token counts.
         student_gradient: of `upstream * loss` with respect to the hidden states [rows, width].
-        head_gradient: with respect to the student's head [vocabulary, width].
+        head_gradient: of `upstream * loss` with respect to the student's head [vocabulary, width].
     """
 
     loss: Tensor
@@ -60,5 +60,5 @@ class KdLoss(Protocol):
     """A distillation loss; built as `Subject(setting)`."""
 
     def __call__(self, question: Question) -> Answer:
-        """The loss and its gradients."""
+        """Return the loss and its gradients."""
         ...
