@@ -1,4 +1,4 @@
-"""The weight files of a trainer in another process, called and read as its TOML file says."""
+"""The weight files of a trainer in another process, named and read as its TOML file says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OutsideFiles"]
 
 
 class OutsideFiles:
-    """The files of a trainer, called and read as its TOML file says; see `WeightFiles`."""
+    """The files of a trainer, named and read as its TOML file says. See `WeightFiles`."""
 
     in_memory: bool = Unobserved("the weights in memory after a step are in another process")  # type: ignore[assignment]
     no_metadata: Mapping[str, str] = Unobserved("the export says nothing about itself")  # type: ignore[assignment]
@@ -27,24 +27,22 @@ class OutsideFiles:
         self._values = subject.values
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
         return read_weights(path, self._trainer.files.export_prefix)
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
         return read_weights(path, self._trainer.files.prefix)
 
     def moving(self, names: Iterable[str]) -> list[str]:
-        """The names without those of tensors that the run leaves as they are, by the TOML file."""
+        """The names without the tensors that the TOML file lists as frozen."""
         frozen = self._trainer.files.frozen
         return [name for name in names if frozen is None or frozen.search(name) is None]
 
     def name(self, step: int) -> str:
-        """See `WeightFiles`: the TOML file says which name is that of which step."""
+        """The TOML file maps file names to steps."""
         return f"step {step}"
 
     def checkpoints(self, folder: Path) -> dict[Path, str]:
-        """See `WeightFiles`; the TOML file names the folder too.
+        """The periodic checkpoints in the folder that the TOML file names.
 
         Raises:
             NotObserved: the TOML file names no checkpoints.
@@ -53,15 +51,15 @@ class OutsideFiles:
         return finished | {path: path.name for suffix in UNFINISHED for path in self.by_step(suffix).values()}
 
     def _is_periodic(self, step: int) -> bool:
-        """Whether a checkpoint is one of those at equal distances, and not the one that each run leaves at its end."""
+        """Whether a checkpoint is periodic; the one that each run leaves at its end may not be."""
         every = self._values.get("checkpoint_every")
         return not (self._trainer.files.last and step == self._values.get("steps") and (not every or step % every))
 
     def by_step(self, suffix: str = "") -> dict[int, Path]:
-        """The checkpoints by step; with a suffix, the files that are called so but for it.
+        """The checkpoints by step; with a suffix, the files whose names have that suffix as well.
 
         Raises:
-            NotObserved: the TOML file names no checkpoints, or finds the step of none.
+            NotObserved: the TOML file names no checkpoints, or its expression finds no step in their names.
         """
         if not self._trainer.files.checkpoints:
             raise NotObserved(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")

@@ -1,4 +1,4 @@
-"""F-DISTILL-PREP-001: the teacher's answers, computed beforehand, are its answers, and the same every time."""
+"""F-DISTILL-PREP-001: precomputed teacher answers equal the teacher's answers, and are equal in every run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
         positions += inputs.numel()
         if seen.setdefault(inputs.cpu().numpy().tobytes(), step) != step:
             repeated.append(step)
-        for row, ours in enumerate(cached.to(online.device)):  # by rows, as float64 is large
+        for row, ours in enumerate(cached.to(online.device)):  # by rows, because float64 is large
             told, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
             errors.append(in_tolerances(told, truth, asked["dtype"]))
             theirs = told[0] if isinstance(truth, Unobserved) or truth is None else truth.logits[0]
@@ -81,11 +81,11 @@ def falsify(trial: Trial[Precomputing]) -> None:
 
 
 def _answers(trial: Trial[Precomputing], path: Path, step: int) -> bool:
-    """Whether the file answers the batch of a step that no run makes."""
+    """Whether the file answers for the batch of a step that no run makes."""
     with trial.subject_fault():
         try:
             trial.subject.cached_logits(path, step)
-        except Exception:  # a refusal, of any kind
+        except Exception:  # a refusal of any kind
             return False
         return True
 
@@ -96,7 +96,7 @@ def _answer(model: IndependentModel, weights: Mapping[str, Tensor], inputs: Tens
 
 
 def _largest(errors: list[float]) -> float:
-    """The largest error; hidden if one is."""
+    """The largest error; hidden if one is hidden."""
     hidden = [error for error in errors if isinstance(error, Unobserved)]
     return hidden[0] if hidden else max(errors)
 
@@ -108,10 +108,10 @@ def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:
 
 
 def _parts(ours: Tensor, theirs: Tensor, top_k: int) -> tuple[float, float]:
-    """How well a cache has the two parts of its answers [positions, vocabulary].
+    """The errors of the two parts of a cache's answers [positions, vocabulary].
 
-    Returns: the share of the teacher's largest logits whose log-probability is off by more than `_REMEMBERED`; and by
-    how much the logarithm of all others' probability is off, averaged over the positions.
+    Returns: the share of the teacher's largest logits whose log-probability is off by more than `_REMEMBERED`; and the
+    error of the log-probability of all other tokens together, averaged over the positions.
     """
     mine, truth = log_probabilities(ours), log_probabilities(theirs)
     kept = truth.topk(min(top_k, truth.shape[-1]), dim=-1).indices
@@ -123,7 +123,7 @@ def _parts(ours: Tensor, theirs: Tensor, top_k: int) -> tuple[float, float]:
 
 
 def _rest_error_of_one(trial: Trial[Precomputing]) -> float:
-    """The error of the rest where all logits but one are kept, of one row."""
+    """The error of the log-probability of the other tokens in one row, if all logits but one are kept."""
     with trial.subject_fault():
         subject = type(trial.subject)(setting_of(trial, "all-but-one", steps=1, batch=1))
         online = subject.teacher_logits(subject.batch(1)[0])
@@ -133,9 +133,9 @@ def _rest_error_of_one(trial: Trial[Precomputing]) -> float:
 
 
 def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:
-    """The divergence of a cache that has the largest probabilities exactly and the sum of the others, in float64.
+    """The divergence, in float64, of a cache with the exact largest probabilities and the exact sum of the others.
 
-    The best that such a cache can do is to spread that sum evenly.
+    Such a cache does best if it spreads that sum evenly.
     """
     if top_k >= logits.shape[-1]:
         return 0.0
@@ -146,7 +146,7 @@ def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:
 
 
 def _made_again(trial: Trial[Precomputing]) -> dict[str, bytes]:
-    """The bytes of files that should all equal the first file, by how they were made."""
+    """The bytes of files that should all equal the first file, by the way they were made."""
     own = setting_of(trial, "again")
     top_k = trial.parameters["top_k"]
     others = {

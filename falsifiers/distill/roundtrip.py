@@ -31,19 +31,19 @@ class _Student:
 
     @classmethod
     def of(cls, subject: Checkpointing, tokens: Tensor) -> _Student:
-        """Copy the student as it is now. Call it inside `subject_fault`."""
+        """Copy the student's present state. Call it inside `subject_fault`."""
         return cls(snapshot(subject.student_weights()), subject.student_logits(tokens).cpu())
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Train. Load the last periodic checkpoint, then the export, into a student that was drawn from another seed."""
+    """Train. Load the last periodic checkpoint, then the export, into a student with another seed."""
     tokens = _tokens(trial)
     kept: dict[int, _Student] = {}
     every = trial.parameters["checkpoint_every"]
     last_due = trial.parameters["steps"] // every * every
 
     class Keeping(StepWatch):
-        """A watch that keeps the student of the last checkpoint."""
+        """Also keeps the student of the last checkpoint."""
 
         def __call__(self, step: int, **values: float) -> None:
             super().__call__(step, **values)
@@ -101,7 +101,7 @@ def _tokens(trial: Trial[Checkpointing]) -> Tensor:
 def _error(
     trial: Trial[Checkpointing], model: IndependentModel, path: Path, original: _Student, tokens: Tensor
 ) -> float:
-    """How far the student that was saved is from the independent model with the file's weights, in tolerances."""
+    """The distance of the saved student from the independent model with the file's weights, in tolerances."""
     try:
         found, _ = weight_files(trial.subject).read_checkpoint(path)
     except (OSError, Unreadable) as error:

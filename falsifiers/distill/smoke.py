@@ -20,11 +20,11 @@ from harness import Trial, Unobserved, first_observed, propagates, provided
 
 __all__ = ["falsify"]
 
-_TAIL = 5  # reported losses that are averaged at the end, where single batches scatter
+_TAIL = 5  # reported losses that are averaged at the end, because single batches scatter
 
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """Train for the profile's steps; we, not the subject, count them and evaluate on held-out text before and after."""
+    """Train; the falsifier counts the steps and evaluates on held-out text before and after."""
     in_process = weight_files(trial.subject).in_memory
     held_out = held_out_of(trial, in_process)
     before = scores(trial, held_out, in_process)
@@ -63,9 +63,9 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 def _initial_error(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> float:
-    """How far the student's logits are from the independent model's before the run, in tolerances.
+    """The distance of the student's logits from the independent model's before the run, in tolerances.
 
-    A fresh student's activations are small, so its answers show what a trained one's hide, such as another epsilon.
+    The activations of a fresh student are small, so a wrong epsilon shows, for example, which a trained student hides.
     """
     if isinstance(in_process, Unobserved):
         return in_process
@@ -82,7 +82,7 @@ def _error(weights: Mapping[str, Tensor], logits: Tensor, tokens: Tensor, trial:
 
 
 def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> None:
-    """Judge the subject's own forward passes; where the falsifier makes them itself, they say nothing of a subject."""
+    """Judge the subject's own forward passes; not measured if the falsifier makes them itself."""
     if isinstance(in_process, Unobserved):
         trial.measure(student_logits_error=in_process, teacher_logits_error=in_process, final_foresight=in_process)
         return
@@ -92,5 +92,5 @@ def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_pr
 
 @propagates
 def _mean(losses: Sequence[float]) -> float:
-    """The mean. NaN if there is none: a run that reports no loss fails."""
+    """The mean; NaN if there is no value, so that a run without a reported loss fails."""
     return fmean(losses) if losses else math.nan

@@ -31,13 +31,13 @@ from harness.authoring.shadow_step import Difference, worst
 __all__ = ["falsify"]
 
 _PROBE = {"model": "qwen2-tiny", "tokenizer": "bytes", "steps": 3, "checkpoint_every": 0, "teacher_steps": 1}
-"""The run whose random numbers are watched is small; what drops is the same code."""
+"""A small run whose random numbers are watched; it uses the same code for dropout."""
 
 Weights = Mapping[str, Tensor]
 
 
 class _Drops(TorchFunctionMode):
-    """Collects the shares that torch's functions drop, other than 0, in this thread and inside of the mode."""
+    """Collects the dropout probabilities, other than 0, of torch's functions in this thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,13 +55,13 @@ class _Drops(TorchFunctionMode):
         return func(*args, **named)
 
     def taken(self) -> set[float]:
-        """The shares since the last call."""
+        """The probabilities since the last call."""
         taken, self.shares = self.shares, set()
         return taken
 
 
 class _Interrupted(Exception):
-    """The run is left: a step of it is refuted, or it shall be resumed."""
+    """Leaves the run: a step is refuted, or the run will be resumed."""
 
 
 class _Watch:
@@ -69,13 +69,12 @@ class _Watch:
 
     Attributes:
         shadow: checks the chosen steps.
-        steps: how many steps were made; those that an interruption lost do not count.
-        told: by step, what the subject told of it: two tellings of a step that was made again.
-        speeds: the tokens a second that the subject told, as a share of those between its calls.
+        steps: the number of steps, without those that the interruption lost.
+        told: by step, what the subject reported; twice for a step that was repeated.
+        speeds: the reported tokens per second, relative to the tokens per second between the reports.
     """
 
     def __init__(self, trial: Trial[Shadowed], subject: Shadowed, resumes_after: int) -> None:
-        """Copy what the subject has before the first step."""
         self.shadow = ShadowWatch(subject, trial.setting, own_work=trial.falsifier_fault, resumes_after=resumes_after)
         self.steps = 0
         self.told: dict[int, list[Mapping[str, float]]] = {}
@@ -86,7 +85,7 @@ class _Watch:
         self._interrupted = False
 
     def __call__(self, step: int, **values: float) -> None:
-        """Count and compare a step; leave the run where it is to be interrupted."""
+        """Count and compare a step; interrupt the run at the chosen step."""
         seconds = time.perf_counter() - self._returned
         with self._trial.falsifier_fault():
             self.steps += 1
@@ -104,16 +103,16 @@ class _Watch:
 
     @property
     def is_refuted(self) -> bool:
-        """Whether a step is not the one that is configured; the steps after it would tell nothing new."""
+        """Whether a step is not the configured one. Later steps would show nothing new."""
         return bool(refuted(self.shadow.differences, self._trial.parameters["dtype"]))
 
     @property
     def is_resumable(self) -> bool:
-        """Whether the run has passed the checkpoint, with all steps as configured."""
+        """Whether the run has passed the checkpoint without a refuted step."""
         return self.steps > self._resumes_after and not self.is_refuted
 
     def go_on_with(self, subject: Shadowed) -> None:
-        """Watch the subject that resumes the run; it makes the step after the checkpoint again."""
+        """Watch the resumed subject, which repeats the step after the checkpoint."""
         self.shadow.go_on_with(subject)
         self.steps = self._resumes_after
         self._interrupted = True
@@ -122,12 +121,12 @@ class _Watch:
 
 @for_external(dumped_step.examine)
 def falsify(trial: Trial[Shadowed]) -> None:
-    """Train, interrupt and resume, and compute the chosen steps a second time, independently.
+    """Train, interrupt and resume, and compute the chosen steps independently.
 
-    What is refuted first ends the trial; the rest is not measured.
+    The first refuted step ends the trial; the rest is not measured.
 
     Raises:
-        NotMeasured: the run has no checkpoint to be resumed from.
+        NotMeasured: the run has no checkpoint to resume from.
     """
     saved = saved_steps(trial.setting)
     if not saved:
@@ -150,7 +149,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
     steps, losses = 0, list[float]()
     if watch.is_resumable:
         with trial.subject_fault():
-            watch.go_on_with(trial.subject)  # lets go of the first one, and its memory
+            watch.go_on_with(trial.subject)  # releases the first subject and its memory
             trial.subject.resume()
             with contextlib.suppress(_Interrupted):
                 run = trial.subject.distill(on_step=watch)
@@ -173,7 +172,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
 
 
 def _moved_share(trial: Trial[Shadowed], start: Weights) -> float:
-    """The share of all elements of the student's weights that are not what they were at the start."""
+    """The share of all elements of the student's weights that differ from the start."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
         moved = sum(int((weight != start[name].to(weight)).sum()) for name, weight in weights.items())
@@ -181,7 +180,7 @@ def _moved_share(trial: Trial[Shadowed], start: Weights) -> float:
 
 
 def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) -> None:
-    """The largest difference of each quantity."""
+    """Measure the largest difference of each quantity."""
     found = worst(differences)
     trial.measure(
         foreign_slots=sorted(found.keys() - QUANTITIES),
@@ -191,7 +190,7 @@ def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) 
 
 
 def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
-    """The first weights and the first batch that differ for the same seed, or are the same for another seed."""
+    """The initial weights and the first batch that differ for the same seed, or are equal for another seed."""
     elsewhere = replace(trial.setting, seed=trial.seed + 1, workspace=trial.workspace / "other-seed")
     with trial.subject_fault():
         other = type(trial.subject)(elsewhere)
@@ -208,7 +207,7 @@ def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
 def _misreported(
     trial: Trial[Shadowed], told: Mapping[int, list[Mapping[str, float]]], losses: Mapping[int, float]
 ) -> list[str]:
-    """Where the log, or the losses that the run returns, say something else than was told after the step itself."""
+    """The steps for which the log, or the losses that the run returns, differ from the reports during the run."""
     resumed = range(min(losses, default=1), max(told, default=0) + 1)
     found = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1].get("loss")]
     with trial.subject_fault():
@@ -220,7 +219,7 @@ def _misreported(
 
 
 def _agree(line: Mapping[str, float], tellings: list[Mapping[str, float]]) -> bool:
-    """Whether one telling of the step has the loss and the learning rate that the line has."""
+    """Whether a report of the step has the loss and the learning rate of the line."""
     names = [name for name in ("loss", "learning_rate") if name in line]
     return any(
         all(math.isclose(line[name], told.get(name, math.nan), rel_tol=1e-4) for name in names) for told in tellings
@@ -228,11 +227,11 @@ def _agree(line: Mapping[str, float], tellings: list[Mapping[str, float]]) -> bo
 
 
 def _unmasked(trial: Trial[Shadowed]) -> list[str]:
-    """What is wrong with the random numbers of short runs with dropout, by the states of torch's generator after steps.
+    """Defects of the random numbers in short runs with dropout, by the states of torch's generator after each step.
 
-    A subject that drops nothing leaves the state as it is. One that seeds before each step comes to the same state.
-    The student answers between the steps, which must not end its training mode. Where torch drops, it must be the share
-    that is asked for, in every step.
+    A subject without dropout leaves the state unchanged. One that seeds before each step returns to the same state. The
+    student is evaluated between the steps, which must not end its training mode. Where torch drops, the probability
+    must be the configured one in every step.
     """
     seeds = trial.seed, trial.seed, trial.seed + 1
     drops: list[set[float]] = []
@@ -249,7 +248,7 @@ def _states(trial: Trial[Shadowed], name: str, seed: int, drops: list[set[float]
     """The state of torch's generator after each of a few steps with dropout. The generator starts at random.
 
     Args:
-        drops: takes, for each step, the shares that torch drops.
+        drops: receives, for each step, the dropout probabilities of torch's functions.
     """
     device = torch.device(trial.device)
     states: list[bytes] = []

@@ -1,4 +1,4 @@
-"""F-DISTILL-TEACHER-DIV-001: the teacher is not the student's start, and knows more than it."""
+"""F-DISTILL-TEACHER-DIV-001: the teacher differs from the student's initial weights, and knows more."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 @propagates
 def _moved(first: Mapping[str, Tensor], last: Mapping[str, Tensor]) -> list[str]:
-    """The teacher's tensors that are not what they were."""
+    """The teacher's tensors that changed."""
     both = first.keys() & last.keys()
     return sorted((first.keys() ^ last.keys()) | {name for name in both if not same_tensor(first[name], last[name])})

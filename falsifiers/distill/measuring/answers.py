@@ -1,4 +1,4 @@
-"""Whether teacher and student answer as the model that the parameters name does with their weights."""
+"""Checks that teacher and student answer as the named model does with their weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["measure_answers"]
 def measure_answers(trial: Trial[Distillation], held_out: HeldOut) -> None:
     """Measure `student_logits_error` and `teacher_logits_error`, in tolerances, on one held-out batch.
 
-    The evaluations before and after it take the subject's word for what the models answer.
+    The other evaluations rely on the logits that the subject returns.
     """
     inputs, _ = held_out.batches[0]
     with trial.subject_fault():
@@ -32,7 +32,7 @@ def measure_answers(trial: Trial[Distillation], held_out: HeldOut) -> None:
 
 @propagates
 def _error(weights: Mapping[str, Tensor], logits: Tensor, trial: Trial[Any], inputs: Tensor) -> float:
-    """The largest error of a row; one by one, as logits in float64 are large."""
+    """The largest error of a row. Rows are compared one by one, because float64 logits are large."""
     model = IndependentModel(trial.parameters, trial.device)
     rows = zip(logits.split(1), inputs.split(1), strict=True)
     return max(in_tolerances(seen, model.answer(weights, row), trial.parameters["dtype"]) for seen, row in rows)

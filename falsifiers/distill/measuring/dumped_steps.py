@@ -1,4 +1,4 @@
-"""The steps that a trainer in another process dumps; trainers/dump_steps.py has the form of the files."""
+"""Reads the steps that a trainer in another process dumps; trainers/dump_steps.py defines the format."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["DumpedStep", "read_dump"]
 
 @dataclass(frozen=True)
 class DumpedStep:
-    """One step, with the names of the evaluated model.
+    """One step, with the tensor names of the evaluated model.
 
     Attributes:
-        number: as the trainer counts, from 1; 0 if the file does not say.
-        rate: the learning rate that the optimizer had; NaN if the file does not say.
-        gradients: as the optimizer took them.
+        number: the trainer's step number, from 1; 0 if the file does not say.
+        rate: the learning rate of the optimizer; NaN if the file does not say.
+        gradients: as the optimizer used them.
         inputs, labels: token ids [rows, tokens] of all micro-batches; None if the file has none.
         teacher_logits: [rows, tokens, vocabulary]; None if the file has none.
     """

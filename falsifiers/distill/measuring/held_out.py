@@ -1,4 +1,4 @@
-"""The falsifier's own evaluation on held-out text, in formulas of its own: no subject's loss code is trusted here."""
+"""The falsifier's own evaluation on held-out text; it uses no loss code of a subject."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness import Trial, propagates
 
 __all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
 
-_SEED = 20_201  # of the held-out sequences; every trial of a claim sees the same ones
+_SEED = 20_201  # seed of the held-out sequences; every trial of a claim sees the same ones
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class HeldOut:
 
     Attributes:
         batches: inputs and labels [batch, sequence] on the trial's device.
-        blind_cross_entropy: of the guess that knows how often each token occurs in the training text and never looks
-            at its input, on these labels, in nats a token.
+        blind_cross_entropy: the cross entropy on these labels, in nats per token, of a guess that knows only how often
+            each token occurs in the training text.
         digest: SHA-256 of the whole corpus, in hex.
     """
 
@@ -55,17 +55,17 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a student does on held-out text, in nats a token.
+    """The losses of a student on held-out text, in nats per token.
 
     Attributes:
         loss: `alpha * cross_entropy + (1 - alpha) * T^2 * kl`.
         kl: KL(teacher || student), both at the temperature T.
-        blind_kl: what the best guess that never looks at its input would score there, the teacher's own mean
-            distribution: mean of KL(teacher at a position || teacher's mean), which needs no student.
-        misplaced_kl: KL against the teacher's answer to another sequence of the batch. A student that learnt from the
-            teacher's answer to its own input is nearer to that; one that only knows how often tokens occur is not.
+        blind_kl: the divergence of the best guess that ignores its input, the teacher's mean distribution: the mean of
+            KL(teacher at a position || teacher's mean). It does not depend on the student.
+        misplaced_kl: KL against the teacher's answer to another sequence of the batch. It is larger than `kl` if the
+            student uses its input, and not if it only knows how often tokens occur.
         cross_entropy, teacher_cross_entropy: on the next token, at temperature 1.
-        blind_cross_entropy, corpus_digest: of the text, as `HeldOut` has them.
+        blind_cross_entropy, corpus_digest: of the text, as in `HeldOut`.
         teacher_logits: the teacher's logits [1, sequence, vocabulary] on one held-out sequence.
     """
 
@@ -82,7 +82,7 @@ class Evaluation:
 
 @propagates
 def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
-    """Evaluate the trial's student against its teacher; what the subject's forward passes raise is its own fault."""
+    """Evaluate the trial's student against its teacher. Errors in their forward passes are the subject's fault."""
     alpha, temperature = trial.parameters["alpha"], trial.parameters["temperature"]
     scores, means = [], []
     first: list[Tensor] = []
@@ -125,7 +125,7 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
 
 @propagates
 def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
-    """The most that logits on the first half of tokens [batch, sequence] change with the second half: 0 if causal."""
+    """How much logits on the first half of tokens [batch, sequence] change with the second half; 0 if causal."""
     half = tokens.shape[1] // 2
     other = tokens.clone()
     other[:, half:] = tokens[:, half:].flip(1)
@@ -135,7 +135,7 @@ def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
 
 
 def _frequencies(text: Text) -> Tensor:
-    """How often each token occurs in the training text, and once more: float64 [vocabulary], of sum 1."""
+    """The relative frequency of each token in the training text, with one added to each count: float64 [vocabulary]."""
     size = 1 + int(max(block.max() for block in (*text.training, *text.held_out)))
     counts = torch.ones(size, dtype=torch.float64)
     for block in text.training:
@@ -161,7 +161,7 @@ def surprise(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _checked(logits: Tensor, tokens: Tensor, like: Tensor | None = None) -> Tensor:
-    """The logits, if they answer the tokens; to be called inside `subject_fault`."""
+    """The logits, if their shape fits the tokens. Call it inside `subject_fault`."""
     if logits.shape[:-1] != tokens.shape or (like is not None and logits.shape != like.shape):
         expected: Sequence[int] = like.shape if like is not None else (*tokens.shape, -1)
         raise ValueError(f"logits of shape {tuple(logits.shape)} do not answer tokens: expected {tuple(expected)}")

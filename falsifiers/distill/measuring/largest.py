@@ -1,4 +1,4 @@
-"""The largest of what was measured."""
+"""The maximum of measurements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Evaluates the live models of a Trainer whose architectures are not the claim's, by code that is not the subject's.
+"""Evaluates the live models of a Trainer whose architectures are not the claim's, without code of the subject.
 
-Their weights are copied into models that transformers builds from the same configurations. So what a model's own
-forward pass says is never believed. The text is the Trainer's `eval_dataset`, because its tokenizer is not the claim's.
+Their weights are copied into models that transformers builds from the same configurations, because a model's own
+forward pass is not trusted. The text is the Trainer's `eval_dataset`, because its tokenizer is not the claim's.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ class LiveModels:
     """
 
     def __init__(self, setting: Setting, trainer: Trainer, *models: nn.Module) -> None:
-        """Build each once.
+        """Build each model once.
 
         Raises:
-            NotObserved: transformers knows no model of a configuration, or one with other weights; or there is no text.
+            NotObserved: transformers does not know a model's configuration, or builds other weights from it; or there
+                is no text.
         """
         self.held_out = _held_out(setting, trainer)
         self._theirs = {model: _built(setting, model) for model in models}
@@ -72,7 +73,7 @@ def _built(setting: Setting, model: nn.Module) -> Any:
 
 
 def _held_out(setting: Setting, trainer: Trainer) -> HeldOut:
-    """The first batches of the Trainer's `eval_dataset`. The blind guess knows how often their own tokens occur."""
+    """The first batches of the Trainer's `eval_dataset`; the blind guess uses their token frequencies."""
     if trainer.eval_dataset is None:
         raise NotObserved("the Trainer has no eval_dataset, on whose text its models could be evaluated")
     with restored_chance():

@@ -1,4 +1,4 @@
-"""Whether the metadata of a weight file say of a run what the falsifier measured of it."""
+"""Checks the metadata of a weight file against what the falsifier measured of the run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from harness import propagates
 __all__ = ["KEYS", "missing", "number", "untrue_loss", "untrue_names", "untrue_settings", "untrue_step"]
 
 KEYS = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
-"""What an export may say of its run."""
+"""Keys with which an export may describe its run."""
 
 _SEED = re.compile(r"seed\D?(\d+)")
 
 
 @propagates
 def missing(metadata: Mapping[str, str], required: Sequence[str]) -> list[str]:
-    """The required keys that are not there."""
+    """The required keys that are absent."""
     return [key for key in required if key not in metadata]
 
 
 @propagates
 def number(metadata: Mapping[str, str], key: str) -> float:
-    """The number of a key; NaN if it is not there, or is none."""
+    """The number under a key; NaN if it is absent or no number."""
     with contextlib.suppress(KeyError, ValueError):
         return float(metadata[key])
     return math.nan
@@ -36,28 +36,28 @@ def number(metadata: Mapping[str, str], key: str) -> float:
 
 @propagates
 def untrue_settings(metadata: Mapping[str, str], parameters: Mapping[str, Any]) -> list[str]:
-    """Temperature and alpha, where they are not the parameters'."""
+    """Temperature and alpha, if they differ from the parameters."""
     return [key for key in ("temperature", "alpha") if key in metadata and not _is(metadata, key, parameters[key])]
 
 
 @propagates
 def untrue_loss(metadata: Mapping[str, str], loss: float) -> list[str]:
-    """The loss, where it is not this one to the digits that a trainer may print."""
+    """The loss, if it differs from this one in the digits that are printed."""
     return ["final_loss"] if "final_loss" in metadata and not _is(metadata, "final_loss", loss) else []
 
 
 @propagates
 def untrue_step(metadata: Mapping[str, str], step: int) -> list[str]:
-    """The step, where it is not this one."""
+    """The step, if it differs from this one."""
     return ["step"] if "step" in metadata and number(metadata, "step") != step else []
 
 
 @propagates
 def untrue_names(metadata: Mapping[str, str], parameters: Mapping[str, Any], cache: Path, steps: int) -> list[str]:
-    """The teacher's name and the epoch, where they cannot be those of a run of so many steps.
+    """The teacher's name and the epoch, if they cannot belong to a run of this many steps.
 
-    The name must have the model's in it, and a seed in it must be the teacher's. The epoch is a count of passes over
-    the training text, from 0 or from 1.
+    The name must contain the model's name, and a seed in it must be the teacher's. The epoch counts passes over the
+    training text, from 0 or from 1.
     """
     untrue = []
     name = metadata.get("teacher_model")

@@ -1,4 +1,4 @@
-"""Evaluates the models of an external trainer, by the tokenizer and the text that its file names."""
+"""Evaluates the models of an external trainer with the tokenizer and the text that its TOML file names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["NamedModel", "NamedText", "built", "held_out_of"]
 _SEED = 20_201
 _BLOCKS = 20
 _EVERY = 10
-"""Every tenth block is evaluated; the others say how often tokens occur."""
+"""Every tenth block is evaluated; the others give the token frequencies."""
 _LARGEST_TEXT = 64 << 20
 
 
 def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, int]:
-    """Sequences of a tenth of a text, spread over it, and how many tokens the tokenizer knows.
+    """Sequences of a tenth of a text, spread over it, and the tokenizer's number of tokens.
 
     Args:
         text: a file in UTF-8.
@@ -63,12 +63,12 @@ def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, i
 
 
 class NamedText:
-    """A text and its tokenizer, in which rows of tokens are looked up by their bytes.
+    """A text and its tokenizer. Rows of tokens are searched by their bytes.
 
-    So a row is found however the trainer cut the text before it tokenised it.
+    So a row is found wherever the trainer cut the text before it tokenised it.
 
     Attributes:
-        tokens: how many the text has.
+        tokens: the number of tokens of the text.
     """
 
     def __init__(self, text: str, tokenizer: str) -> None:
@@ -86,7 +86,7 @@ class NamedText:
         self.tokens = len(self._ids)
 
     def find(self, row: Sequence[int]) -> int | None:
-        """The first byte of a row; None if it is not of this text. Special tokens part it into pieces."""
+        """The index of a row's first byte; None if the row is not in this text. Special tokens split it into pieces."""
         pieces: list[list[int]] = [[]]
         for token in row:
             if token in self._special:
@@ -97,7 +97,7 @@ class NamedText:
         return None if not found or min(found) < 0 else found[0]
 
     def stretch(self, begin: int, length: int) -> tuple[int, ...]:
-        """So many tokens of the text, from one of them on."""
+        """`length` tokens of the text from one of them on."""
         return tuple(self._ids[begin : begin + length].tolist())
 
     def _find(self, piece: Sequence[int]) -> int:
@@ -136,11 +136,11 @@ def _tokenizer(named: str) -> tokenizers.Tokenizer:
 
 
 class NamedModel:
-    """A model of a run, loaded from a file or folder; kept until another is asked for."""
+    """A model of a run, loaded from a file or folder, and kept until another one is requested."""
 
     def __init__(self, setting: Setting, vocabulary: int) -> None:
         """Args:
-        vocabulary: how many tokens the tokenizer knows. Models round the number up, each in its own way.
+        vocabulary: the tokenizer's number of tokens. Models round it up in different ways.
         """
         self._setting = setting
         self._vocabulary = vocabulary
@@ -149,10 +149,10 @@ class NamedModel:
 
     @torch.no_grad()
     def answer(self, place: Path, prefix: str, config: str, tokens: Tensor) -> Tensor:
-        """The logits [batch, sequence, vocabulary] of the weights at a place, computed in float32.
+        """The logits [batch, sequence, vocabulary] of the weights at a path, computed in float32.
 
         Raises:
-            NotObserved: they cannot be read, no architecture fits them, it knows fewer tokens, or there is no memory.
+            NotObserved: they cannot be read, fit no architecture, have fewer tokens, or need more memory than there is.
         """
         if self._model is None or self._loaded != (place, prefix):
             if not place.exists():
@@ -176,7 +176,7 @@ def built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Sett
     """The model in evaluation mode: by its config.json, else the one that the claim names, if the weights fit it.
 
     Raises:
-        NotObserved: the weights do not fit, or there is no config.json that transformers knows.
+        NotObserved: the weights do not fit, or transformers knows no model of the config.json.
     """
     device, named = torch.device(setting.device), setting.parameters.get("model")
     file = _config_file(Path(config) if config else place)
@@ -207,9 +207,9 @@ def _config_file(place: Path) -> Path | None:
 
 
 def _of_config(file: Path) -> Any:
-    """The architecture of a config.json; code in the folder does not run."""
+    """The architecture of a config.json; no code of the folder runs."""
     try:
         config = AutoConfig.from_pretrained(str(file), local_files_only=True, trust_remote_code=False)
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    except Exception as error:  # transformers raises what it likes on a configuration that it does not know
+    except Exception as error:  # transformers raises many kinds of errors for a configuration that it does not know
         raise NotObserved(f"{file} describes no language model that transformers knows: {error}") from error

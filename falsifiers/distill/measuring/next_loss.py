@@ -1,4 +1,4 @@
-"""The loss that a step must have, computed by the independent model before the subject makes the step."""
+"""The expected loss of a step, computed by the independent model before the subject makes the step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["NextLoss"]
 
 
 class NextLoss:
-    """To be called after each step of the trial's subject, or of another one.
+    """Call it after each step of a subject.
 
     Attributes:
-        expected: by step, counted from 1, the loss of its batch in nats a token. It is hidden if the subject does not
-            show its batches and its teacher's weights, or if dropout decides on the loss, too.
+        expected: by step, counted from 1, the loss of its batch in nats per token. It is hidden if the subject does not
+            show its batches and its teacher's weights, or if dropout changes the loss.
     """
 
     def __init__(self, trial: Trial[Any], steps: Collection[int], subject: Any = None) -> None:
-        """Compute the loss of the first step, if it is one of the steps. Call this inside `subject_fault`."""
+        """Compute the loss of the first step, if it is among the steps. Call this inside `subject_fault`."""
         self._trial = trial
         self._subject = trial.subject if subject is None else subject
         self._steps = steps
@@ -31,7 +31,7 @@ class NextLoss:
         self._compute()
 
     def __call__(self) -> None:
-        """Compute the loss of the step after this one, if it is one of the steps."""
+        """Compute the loss of the next step, if it is among the steps."""
         self._made += 1
         self._compute()
 
@@ -49,7 +49,7 @@ class NextLoss:
             self._model = self._model or IndependentModel(self._trial.parameters, self._trial.device)
             loss = self._model.loss(weights, teacher, inputs, labels)
             if step >= max(self._steps):
-                self._model = None  # it is large
+                self._model = None  # the model is large
             return loss
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, be it one file or a folder of files, as a Trainer's `checkpoint-20`."""
+"""Reads a checkpoint, which is one file or a folder of files, such as a Trainer's `checkpoint-20`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATE = "trainer_state.json"
 
 
 def saved(files: WeightFiles, directory: Path, steps: int) -> dict[int, Path]:
-    """The checkpoints of a run of so many steps, by step in order; empty if there is no directory."""
+    """The checkpoints of a run with this many steps, by step in order; empty if there is no directory."""
     called = {name: path for path, name in files.checkpoints(directory).items()} if directory.is_dir() else {}
     names = {step: files.name(step) for step in range(1, steps + 1)}
     return {step: called[name] for step, name in names.items() if name in called}
@@ -45,7 +45,7 @@ def largest_file(path: Path) -> int:
 
 
 def is_misnumbered(path: Path, step: int) -> bool:
-    """Whether a checkpoint says that it is of another step."""
+    """Whether a checkpoint contains another step number."""
     says = [metadata_of(file) for file in _files(path) if file.suffix == ".safetensors"]
     with contextlib.suppress(OSError, ValueError, KeyError):
         says.append({"step": str(json.loads((path / _STATE).read_text())["global_step"])})
@@ -53,7 +53,7 @@ def is_misnumbered(path: Path, step: int) -> bool:
 
 
 def unlike(files: WeightFiles, one: Path, other: Path) -> list[str]:
-    """Names of the tensors that two checkpoints do not both hold with the same dtype, shape and bits."""
+    """The names of the tensors that two checkpoints do not both hold with the same dtype, shape and bits."""
     if not (one.is_dir() or other.is_dir()):
         return unlike_tensors(one, other)
     try:

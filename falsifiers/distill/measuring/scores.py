@@ -1,4 +1,4 @@
-"""How a student does on held-out text, also one without a teacher, and one of another process."""
+"""Evaluates a student on held-out text, also one without a teacher, and one of another process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Scores", "held_out_of", "scores"]
 
 @dataclass(frozen=True)
 class Scores:
-    """As `Evaluation` has them, and some more. Each may be hidden.
+    """As `Evaluation`, and more. Each value may be hidden.
 
     Attributes:
-        loss: by the claim's formula; by that of a trainer's file if it states one.
-        as_reported: the same, if it is known that the subject reports this loss.
-        of_a_fresh_student: the cross entropy of a student that does not know the text yet.
+        loss: by the claim's formula, or by that of the trainer's TOML file if it states one.
+        as_reported: the same, if the subject is known to report this loss.
+        of_a_fresh_student: the cross entropy of a student that has not learnt the text yet.
     """
 
     loss: float
@@ -37,7 +37,7 @@ class Scores:
 
 
 def held_out_of(trial: Trial[Any], in_process: bool) -> HeldOut:
-    """The claim's text; of a trainer in another process, the text that its file names."""
+    """The claim's text; for a trainer in another process, the text that its TOML file names."""
     if isinstance(in_process, Unobserved):
         held_out: HeldOut = trial.subject.held_out()
         return held_out
@@ -49,7 +49,7 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
     seen = evaluate(trial, held_out)
     entropy = seen.cross_entropy if isinstance(seen, Evaluation) else _cross_entropy(trial, held_out)
     stated = "distillation" if in_process is True else trial.subject.reported_loss  # type: ignore[attr-defined]
-    claims = entropy if trial.parameters["alpha"] == 1 else seen.loss  # then the loss has no part of a teacher
+    claims = entropy if trial.parameters["alpha"] == 1 else seen.loss  # without a teacher the loss has no divergence
     loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, claims)
     unstated = Unobserved("which loss the run logs is not known; the TOML file of a command says it as /log/loss")
     return Scores(
@@ -67,7 +67,7 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
 
 @propagates
 def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
-    """The student's alone."""
+    """The student's cross entropy."""
     found = []
     for inputs, labels in held_out.batches:
         with trial.subject_fault():

@@ -1,4 +1,4 @@
-"""Whether a subject keeps its teacher so that no other teacher, and no damaged file, is taken for it."""
+"""Checks that a subject's teacher cache returns neither another teacher nor a damaged file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from harness.authoring.shadow_step import relative_difference
 __all__ = ["SMALL", "measure_teacher_cache"]
 
 SMALL = {"model": "qwen2-tiny", "tokenizer": "bytes", "teacher_steps": 2, "teacher_learning_rate": 0.03}
-"""A small teacher's parameters. Of two large steps, each one changes what it answers."""
+"""The parameters of a small teacher. Its two large steps both change its answers."""
 
 _AS_LARGE = 2**20  # elements, more than the small teacher has
 
 
 def measure_teacher_cache(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Build small teachers with one cache: with other parameters, and after each kept file was damaged.
+    """Build small teachers with one cache: with other parameters, and after damage to each cached file.
 
-    Returns: the weights of the first of them; hidden if the subject does not show them.
+    Returns: the weights of the first teacher; hidden if the subject does not show them.
     """
     asked = {**trial.parameters, **SMALL}
     first = _teacher(trial, SMALL)
@@ -63,7 +63,7 @@ def _cache(trial: Trial[Any]) -> Path:
 
 
 def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of the teacher of a further subject; hidden if it does not show them."""
+    """The weights of another subject's teacher; hidden if it does not show them."""
     setting = replace(setting_of(trial, "teachers", **changed), cache=_cache(trial))
     with trial.subject_fault():
         subject = type(trial.subject)(setting)

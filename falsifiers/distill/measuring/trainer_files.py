@@ -29,7 +29,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
 
 
 class TrainerFiles:
-    """See `WeightFiles`."""
+    """A Trainer's checkpoints and export. See `WeightFiles`."""
 
     no_metadata: Mapping[str, str] = Unobserved("the export says nothing about itself")  # type: ignore[assignment]
 
@@ -41,7 +41,8 @@ class TrainerFiles:
     ) -> None:
         """Args:
         trainer: returns the Trainer, and may build it.
-        is_built: whether it has been built. Looking for checkpoints builds none, because that may begin to use CUDA.
+        is_built: whether it has been built. A search for checkpoints must not build it, because that may start
+            CUDA.
         in_memory: see `WeightFiles`.
         """
         self._trainer = trainer
@@ -50,11 +51,9 @@ class TrainerFiles:
 
     @property
     def in_memory(self) -> bool:
-        """See `WeightFiles`."""
         return self._in_memory()
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
         if not path.exists() and (path.parent / "adapter_model.safetensors").exists():
             raise NotObserved("the export is an adapter of PEFT, and not a whole model")
         tensors, metadata = read_safetensors(path)
@@ -62,25 +61,24 @@ class TrainerFiles:
         return {name: tensor for name, tensor in tensors.items() if name not in left_out}, metadata
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`: the weights, and the slots of the optimizer. An export will do."""
+        """The weights, and the slots of the optimizer if there are any. An export has none."""
         if path.is_file():
             return self.read_export(path)
         tensors, metadata = self.read_export(path / "model.safetensors")
         return tensors | _slots(path / "optimizer.pt"), metadata
 
     def name(self, step: int) -> str:
-        """See `WeightFiles`."""
         return f"checkpoint-{step}"
 
     def checkpoints(self, directory: Path) -> dict[Path, str]:
-        """See `WeightFiles`. The checkpoint that a Trainer makes at its end, in any case, is not a periodic one."""
+        """The checkpoints. The one that a Trainer always makes at its end is not periodic and is left out."""
         if not directory.is_dir():
             return {}
         found = {path: path.name for path in directory.iterdir() if path.name.startswith("checkpoint")}
         return {path: name for path, name in found.items() if self._is_called_periodic(name)}
 
     def is_periodic(self, step: int) -> bool:
-        """Whether a checkpoint of this step is one of those that are made every `save_steps`."""
+        """Whether a checkpoint of this step is one of those made every `save_steps`."""
         if not self._is_built():
             return True
         state = self._trainer().state
@@ -91,7 +89,7 @@ class TrainerFiles:
         return match is None or self.is_periodic(int(match[1]))
 
     def _left_out(self) -> set[str]:
-        """Names of tensors in a file that are no parameters: buffers, and further names of tied ones."""
+        """The names of tensors in a file that are no parameters: buffers, and other names of tied parameters."""
         model = self._trainer().model
         once = {name for name, _ in model.named_parameters()}
         every = {name for name, _ in model.named_parameters(remove_duplicate=False)}

@@ -1,4 +1,4 @@
-"""Which tensors a checkpoint holds beside the weights: the optimizer's slots and the states of random generators."""
+"""The tensors of a checkpoint besides the weights: the optimizer's slots and the states of random generators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GENERATOR_BYTES = (torch.get_rng_state().numel(), 16)  # the state of a generat
 
 @dataclass(frozen=True)
 class StateDigest:
-    """What a training goes on from after one step, as digests that are compared without names.
+    """Digests of the optimizer's slots after one step, compared without names.
 
     Attributes:
         slots: how often each tensor occurs among the optimizer's slots.
@@ -28,11 +28,11 @@ class StateDigest:
     slots: Counter[str]
 
     def lost(self, tensors: Mapping[str, Tensor]) -> int:
-        """How many of the slots are not among these tensors, to the last bit."""
+        """The number of slots that are not among these tensors, to the last bit."""
         return (self.slots - Counter(map(_digest, tensors.values()))).total()
 
     def foreign(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """Names of the tensors that are neither a slot nor a generator's state. Weights must not be among them."""
+        """The names of tensors that are neither a slot nor a generator's state. Weights must not be among them."""
         left = self.slots.copy()
         names = []
         for name, tensor in tensors.items():
@@ -46,7 +46,7 @@ class StateDigest:
 
 @propagates
 def digest_of(slots: Mapping[str, Mapping[str, Tensor]]) -> StateDigest:
-    """The digests of the optimizer's slots, by parameter and slot, as they are now."""
+    """The digests of the optimizer's present slots."""
     return StateDigest(Counter(_digest(tensor) for of in slots.values() for tensor in of.values()))
 
 

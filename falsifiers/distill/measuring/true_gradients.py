@@ -1,4 +1,4 @@
-"""How far gradients are from those that the independent model has with the same weights, batch and teacher."""
+"""Compares gradients with those of the independent model for the same weights, batch and teacher."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ __all__ = ["TrueGradients"]
 
 
 class TrueGradients:
-    """Computes gradients of the loss that the trial's parameters ask for, before clipping."""
+    """Computes the gradients, before clipping, of the loss that the trial's parameters describe."""
 
     def __init__(self, trial: Trial[Any]) -> None:
-        """Compute on the trial's device."""
         configuration = replace(Configuration.of(trial.parameters), gradient_norm=None)
         self._shadow = ShadowStep(configuration, torch.device(trial.device))
 
@@ -35,13 +34,13 @@ class TrueGradients:
         teacher: Mapping[str, Tensor],
         batch: tuple[Tensor, Tensor],
     ) -> float:
-        """The largest error of a tensor, in tolerances of the student's dtype. Rounding that explains more is no error.
+        """The largest error of a tensor, in tolerances of the student's dtype, without errors that rounding explains.
 
         It is infinite if a tensor has no gradient, or if the weights are not the model's.
 
         Args:
             seen: the subject's gradients.
-            student, teacher: the weights with which it computed them.
+            student, teacher: the weights with which the subject computed them.
             batch: inputs and labels [rows, sequence].
         """
         before = Snapshot(student, None)

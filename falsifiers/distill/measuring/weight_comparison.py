@@ -1,4 +1,4 @@
-"""What an exported file holds, tensor by tensor, compared with the weights in memory and those at the start."""
+"""Compares an exported file, tensor by tensor, with the weights in memory and with the initial weights."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Inspection:
         metadata: its string metadata.
         missing, unexpected: in the student and not in the file, and the reverse.
         misshapen, mistyped: their shape or dtype is not the live parameter's.
-        not_finite: with a NaN or an infinity in them, whether the student names them or not.
-        unmoved: equal to the weights at the start.
+        not_finite: tensors with a NaN or an infinity, whether the student has them or not.
+        unmoved: equal to the initial weights.
         different: not equal, to the bit, to the live weights (of those that have the live shape and dtype).
         movements: root mean square of `w - w_init` of each tensor that has the live shape, in float64.
     """
@@ -68,27 +68,27 @@ class Inspection:
 
     @property
     def loadable(self) -> bool:
-        """Whether the tensors fit the student's architecture, so that it can be run with them."""
+        """Whether the tensors fit the student's architecture, so that it can run with them."""
         return self.readable and not (self.missing or self.unexpected or self.misshapen)
 
 
 @propagates
 def snapshot(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU that later training does not change."""
+    """Copies on the CPU."""
     return {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
 
 
 @propagates
 def weight_bytes(weights: Mapping[str, Tensor]) -> int:
-    """The bytes that the tensors' elements take, without any file's overhead."""
+    """The bytes of the tensors' elements, without any file's overhead."""
     return sum(weight.numel() * weight.element_size() for weight in weights.values())
 
 
 def checkpoints_in(directory: Path) -> dict[int, Path]:
     """The files with a checkpoint's name and any suffix, by step in order; empty if there is no directory.
 
-    The name is that of F-DISTILL-CKPT-PERIOD-001, which binds our own trainer. Files in folders below do not count:
-    they do not have their final name yet.
+    F-DISTILL-CKPT-PERIOD-001 prescribes the name for our own trainer. Files in subfolders do not count: they do not
+    have their final name yet.
     """
     found: dict[int, Path] = {}
     with contextlib.suppress(OSError):
@@ -99,13 +99,13 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
 
 
 def checkpoint_step(path: Path) -> int | None:
-    """The step in a checkpoint's name; None if the name is not a checkpoint's."""
+    """The step in a checkpoint's name; None for other names."""
     prefix, _, step = path.stem.rpartition("-")
     return int(step) if prefix == "ckpt-step" and step.isdecimal() else None
 
 
 def is_readable(path: Path) -> bool:
-    """Whether a file is safetensors to its end and holds a tensor."""
+    """Whether a file is complete safetensors and holds a tensor."""
     with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
         return len(file.keys()) > 0
     return False
@@ -119,9 +119,9 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 
 def unlike_tensors(one: Path, other: Path) -> list[str]:
-    """Names of the tensors that two safetensors files do not both hold with the same dtype, shape and bits.
+    """The names of the tensors that two safetensors files do not both hold with the same dtype, shape and bits.
 
-    One tensor of each is in memory at a time. A file that cannot be read is named in their place.
+    One tensor of each file is in memory at a time. If a file cannot be read, the result is its name.
     """
     try:
         with safe_open(one, framework="pt") as mine, safe_open(other, framework="pt") as theirs:
@@ -177,11 +177,11 @@ def inspect_export(
 def _pairs(
     found: Mapping[str, Tensor], live: Mapping[str, Tensor], initial: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
-    """Name, exported, live and initial tensor of every name that all three have; live ones brought to the CPU."""
+    """The name, exported, live and initial tensor of every name in all three; live tensors are moved to the CPU."""
     for name in sorted(found.keys() & live.keys() & initial.keys()):
         yield name, found[name], live[name].detach().cpu(), initial[name]
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Equality of every byte: tells -0.0 from 0.0, and a NaN equals itself."""
+    """Equality of every byte: -0.0 differs from 0.0, and a NaN equals itself."""
     return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))

@@ -1,4 +1,4 @@
-"""How a subject's weight files are called and read."""
+"""How a subject's weight files are named and read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["OwnFiles", "Unreadable", "WeightFiles", "read_safetensors", "weight_
 
 
 class Unreadable(ValueError):
-    """A file that does not parse to its end; the text says why."""
+    """A file that cannot be parsed to its end; the text says why."""
 
 
 class WeightFiles(Protocol):
-    """How a subject's weight files are called and read.
+    """How a subject's weight files are named and read.
 
     Attributes:
-        in_memory: True; hidden if the weights in memory are not shown, and those that are shown come from such files.
-        no_metadata: stands for the metadata of a file that has none.
+        in_memory: True; hidden if the shown weights come from such files and not from memory.
+        no_metadata: replaces the metadata of a file that has none.
     """
 
     in_memory: bool
@@ -36,34 +36,30 @@ class WeightFiles(Protocol):
         ...
 
     def name(self, step: int) -> str:
-        """What the checkpoint of a step is called."""
+        """The name of the checkpoint of a step."""
         ...
 
     def checkpoints(self, directory: Path) -> dict[Path, str]:
-        """The files that are called a checkpoint, finished or not, with what each is called."""
+        """The files with a checkpoint's name, complete or not, with that name."""
         ...
 
 
 class OwnFiles:
-    """Safetensors under the names that the claims demand of a trainer in this process."""
+    """Safetensors with the names that the claims prescribe for a trainer in this process. See `WeightFiles`."""
 
     in_memory = True
     no_metadata: Mapping[str, str] = {}
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
         return read_safetensors(path)
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
         return read_safetensors(path)
 
     def name(self, step: int) -> str:
-        """See `WeightFiles`."""
         return f"ckpt-step-{step:06}"
 
     def checkpoints(self, directory: Path) -> dict[Path, str]:
-        """See `WeightFiles`."""
         return {path: path.stem for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
 
 
@@ -81,6 +77,6 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def weight_files(subject: Any) -> WeightFiles:
-    """How the files of a subject are called and read: as it says itself if it is a trainer in another process."""
+    """How the files of a subject are named and read: as it says itself if it is a trainer in another process."""
     files: WeightFiles = getattr(subject, "weight_files", None) or OwnFiles()
     return files

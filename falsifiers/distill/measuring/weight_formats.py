@@ -1,4 +1,4 @@
-"""Reads weights from a file of any format that trainers write. It runs and trusts nothing in the file."""
+"""Reads weights from a file of any format that trainers write. It trusts nothing in the file and runs no code of it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
 
     Args:
         path: the file, or the folder of a model.
-        prefix: what the weights' names begin with, which is taken off; tensors of other names are left out.
+        prefix: the prefix of the weights' names, which is removed; tensors with other names are left out.
 
     Raises:
-        Unreadable: it is no whole file of these formats, or holds a tensor that cannot be decoded.
+        Unreadable: it is no complete file of these formats, or holds a tensor that cannot be decoded.
     """
     paths = weight_paths(path)
     if not paths:
@@ -56,7 +56,7 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
 
 
 def _read(path: Path, prefix: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The same of one file."""
+    """The tensors and the metadata of one file."""
     try:
         with opened(path) as source:
             contents = formats.read(source)

@@ -1,4 +1,4 @@
-"""Subjects whose training log costs too much: one known defect each."""
+"""Subjects whose training log costs too much time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ __all__ = [
 
 
 class _Noting(Distillation):
-    """Does something after each step that is logged."""
+    """Runs `note` after each logged step."""
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
         """The defect, after a step with this loss and start time. Wait for the GPU before you read the clock."""
         raise NotImplementedError
 
     def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
-        """A step, and more where there is a log."""
         started = time.perf_counter()
         loss = super().make_step(journal, checkpointer)
         if journal.every:
@@ -37,23 +36,21 @@ class _Noting(Distillation):
 
 
 class ItemOfEveryLayer(_Noting):
-    """The norm of every gradient is fetched by itself, so that the GPU runs dry once a tensor."""
+    """Fetches the norm of every gradient separately, so the GPU idles once per tensor."""
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        """One synchronisation a tensor."""
         norms = {name: weight.grad.norm().item() for name, weight in self.student.named_parameters()}
         journal.write({"gradient_norm": max(norms.values())})
 
 
 class FlushesEveryLine(_Noting):
-    """There is a line for every tensor, and each is flushed to a disk that takes a fifth of a millisecond for it.
+    """Writes a line for every tensor, and flushes each to a disk that takes a fifth of a millisecond.
 
-    A disk that only says that it has written would hide the defect on some machines, and so would a GPU that is still
-    busy with the step: a line that tells the loss has to wait for that.
+    The delay is simulated, because some disks report a write before it is done. The loss is fetched first, because a
+    busy GPU would hide the delay.
     """
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        """One fsync a tensor."""
         told = loss.item()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a") as file:
@@ -65,20 +62,18 @@ class FlushesEveryLine(_Noting):
 
 
 class SleepsATenth(_Noting):
-    """A logged step takes a tenth longer."""
+    """A logged step takes a tenth longer, as with a server that collects metrics."""
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        """Wait for a server that collects metrics."""
-        loss.item()  # the step has been made
+        loss.item()  # wait for the step
         time.sleep(0.1 * (time.perf_counter() - started))
 
 
 class EvaluatesToLog(_Noting):
-    """To log an accuracy, the batch goes through the student once more."""
+    """Runs the student on the batch once more, to log an accuracy."""
 
     @torch.no_grad()
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        """Another forward pass."""
         inputs, labels = self.batch(self.steps_made)
         hits = self.student(input_ids=inputs, use_cache=False).logits.argmax(-1) == labels
         journal.write({"accuracy": hits.float().mean().item()})

@@ -1,1 +1,1 @@
-"""The independent oracle: what a training step must be by the contract's parameters; it imports no subject."""
+"""The independent oracle: the training step that the contract's parameters describe; it imports no subject."""

@@ -1,4 +1,4 @@
-"""LoRA (Hu and others, arXiv:2106.09685): a matrix W of the model is W0 + s B A, and A and B alone are trained."""
+"""LoRA (Hu and others, arXiv:2106.09685): a weight matrix is W = W0 + s B A, and only A and B are trained."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _A, _B, _W = ".lora_A.weight", ".lora_B.weight", ".weight"
 
 @dataclass(frozen=True)
 class Adapters:
-    """The weights that stay, and the scale s. Adapters of the layer X are X.lora_A.weight and X.lora_B.weight."""
+    """The base weights and the scale s. The adapters of a layer X are X.lora_A.weight and X.lora_B.weight."""
 
     base: Mapping[str, Tensor]
     scale: float
 
     def merged(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the model, in float64; what is trained and no adapter takes its own place.
+        """All weights of the model, in float64. A trained tensor that is no adapter replaces its base weight.
 
         Raises:
-            NotTheModel: an adapter has no counterpart, or is of no layer of the model.
+            NotTheModel: an adapter lacks its counterpart, or belongs to no layer of the model.
         """
         found = {name: weight.double() for name, weight in self.base.items()}
         for name, weight in trained.items():
@@ -42,7 +42,7 @@ class Adapters:
         return found
 
     def gradients(self, trained: Mapping[str, Tensor], of_model: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those of what is trained, by the chain rule: of A it is s Bᵀ G and of B it is s G Aᵀ, with the matrix's G."""
+        """The gradients of the trained tensors: with G the gradient of W, s Bᵀ G for A and s G Aᵀ for B."""
         found = {}
         for name in trained:
             layer = name.removesuffix(_A).removesuffix(_B)
@@ -57,10 +57,10 @@ class Adapters:
 
 
 class AdapterSteps(ShadowStep):
-    """Steps of a run that trains adapters: snapshots hold what is trained, and the model gets the merged weights."""
+    """Steps of a run that trains adapters. Snapshots hold the trained tensors; the model gets the merged weights."""
 
     def __init__(self, adapters: Adapters, *given: Any) -> None:
-        """The rest is as for `ShadowStep`."""
+        """See `ShadowStep` for the other arguments."""
         super().__init__(*given)
         self._adapters = adapters
 
@@ -73,6 +73,6 @@ class AdapterSteps(ShadowStep):
         dtype: torch.dtype,
     ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
         merged = self._adapters.merged(weights)
-        teacher = teacher if isinstance(teacher, Tensor) else merged  # without a part in the loss
+        teacher = teacher if isinstance(teacher, Tensor) else merged  # the teacher has no part in the loss
         loss, logits, found = super()._gradients(merged, inputs, labels, teacher, dtype)
         return loss, logits, self._adapters.gradients(weights, found)

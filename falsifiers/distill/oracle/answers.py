@@ -1,4 +1,4 @@
-"""What the independent model answers with given weights, and how far a subject's answer is from that."""
+"""The logits of the independent model with given weights, and the distance of a subject's logits from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer:
 
     Attributes:
         logits: [batch, sequence, vocabulary].
-        hidden: of the embedding and of each layer, [batch, sequence, hidden].
+        hidden: the output of the embedding and of each layer, [batch, sequence, hidden].
     """
 
     logits: Tensor
@@ -33,7 +33,7 @@ class Answer:
 
 
 class IndependentModel:
-    """The model that the parameters name, by plain transformers in float64."""
+    """The model that the parameters name, in plain transformers and float64."""
 
     def __init__(self, parameters: Mapping[str, Any], device: str) -> None:
         """Build it on the device. Raises ValueError if the parameters name no such model."""
@@ -42,7 +42,7 @@ class IndependentModel:
 
     @torch.no_grad()
     def answer(self, weights: Mapping[str, Tensor], tokens: Tensor) -> Answer | None:
-        """The answer with these weights, which are loaded by name and shape; None if they are not the model's."""
+        """The answer with these weights, loaded by name and shape; None if they are not the model's."""
         try:
             load(self._model, weights)
         except NotTheModel as error:
@@ -60,13 +60,13 @@ class IndependentModel:
         if answers[0] is None or answers[1] is None:
             return math.nan
         alpha, temperature = self._parameters["alpha"], self._parameters["temperature"]
-        rows = zip(answers[0].logits, answers[1].logits, labels, strict=True)  # one by one, as float64 is large
+        rows = zip(answers[0].logits, answers[1].logits, labels, strict=True)  # row by row, because float64 is large
         return sum(float(summed_loss(*row, alpha, temperature)) for row in rows) / labels.numel()
 
 
 @propagates
 def in_tolerances(seen: Tensor, expected: Answer | None, dtype: str) -> float:
-    """How far a subject's logits are from the expected ones, in tolerances of its dtype; infinite without an answer."""
+    """The error of a subject's logits, in tolerances of its dtype; infinite without an expected answer."""
     if expected is None or seen.shape != expected.logits.shape:
         return math.inf
     tolerance = TOLERANCES["bfloat16" if dtype in ("bfloat16", "float16") else "float32"]["student_logits"]
@@ -75,7 +75,7 @@ def in_tolerances(seen: Tensor, expected: Answer | None, dtype: str) -> float:
 
 @propagates
 def deepest_difference(one: Answer | None, other: Answer | None) -> float:
-    """The largest difference of two answers in any layer or in the logits, as a share of its size there."""
+    """The largest difference of two answers in any layer or in the logits, relative to the values there."""
     if one is None or other is None:
         return math.inf
     pairs = zip((*one.hidden, one.logits), (*other.hidden, other.logits), strict=True)

@@ -1,4 +1,4 @@
-"""Keeps what the oracle needs long to make between trials, apart from what subjects keep."""
+"""Caches what the oracle takes long to compute across trials, apart from the subjects' caches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["kept"]
 def kept(
     cache: Path, kind: str, determined_by: Mapping[str, Any], make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """The tensors that `make` makes, on the CPU; made once, while other trials wait.
+    """The tensors that `make` computes, on the CPU. They are computed once, while other trials wait.
 
     Args:
         cache: the folder.
-        kind: begins the name of the file.
-        determined_by: strict JSON, all that the tensors follow from.
-        make: makes contiguous tensors.
+        kind: the prefix of the file name.
+        determined_by: strict JSON with everything that determines the tensors.
+        make: computes contiguous tensors.
 
     Raises:
         NotMeasured: the folder cannot be read or written.

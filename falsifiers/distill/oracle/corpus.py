@@ -1,10 +1,10 @@
-"""The text by the rule that the contracts state, read without any code of a subject.
+"""The text by the rule that the contracts state; shares no code with a subject.
 
 - The text is the file that parameter `corpus` names. Without one, it is the sources of the running Python's standard
-  library, one after the other in the order of their paths. Tests and installed packages are left out.
+  library, concatenated in the order of their paths, without tests and installed packages.
 - A block ends after the first line end at or beyond its byte 8,192, or after 16,384 bytes if there is none.
-- Every tenth block is held out, unless its bytes are those of a training block. The other nine are training text.
-- Tokens are bytes, or those of a byte-level BPE in the manner of GPT-2, trained on the training blocks alone.
+- Every tenth block is held out, unless its bytes equal those of a training block. The other nine are training text.
+- Tokens are bytes, or those of a byte-level BPE like GPT-2's, trained on the training blocks alone.
 - A batch is drawn with `numpy.random.default_rng(seed)`: first the block of each row, among the blocks with more tokens
   than a sequence; then the start of each row in its block.
 """
@@ -120,7 +120,7 @@ def _tokens(tokenizer: str, training: list[bytes], blocks: list[bytes], cache: P
 
 
 def _byte_pairs(size: int, training: list[bytes], blocks: list[bytes]) -> dict[str, Tensor]:
-    """The token ids of all blocks, and where each ends, by a vocabulary that is learned from the training blocks."""
+    """The token ids of all blocks, and where each block ends; the vocabulary is learnt from the training blocks."""
     level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = level

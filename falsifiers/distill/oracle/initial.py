@@ -1,4 +1,4 @@
-"""Whether a student's first weights are drawn as its configuration says."""
+"""Checks that a student's initial weights are drawn as its configuration says."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from harness.authoring.shadow_step import Difference
 
 __all__ = ["initial_differences"]
 
-_SMALLEST = 2048  # elements; a matrix of the small model. Its root mean square scatters by 1.6 %
-_SHARPEST = 10.0  # from 204,800 elements on: a standard deviation that is 1 % off is no chance
+_SMALLEST = 2048  # elements; the root mean square of so few has a relative standard deviation of 1.6 %
+_SHARPEST = 10.0  # from 204,800 elements on, a standard deviation that is 1 % off is significant
 
 
 @torch.no_grad()
 def initial_differences(weights: Mapping[str, Tensor]) -> list[Difference]:
-    """How far each tensor is from what Qwen2 starts with, by quantity and tensor.
+    """The difference of each tensor from Qwen2's initialisation, by quantity and tensor.
 
-    - `initial_scale`: of a matrix, its root mean square beside the configured standard deviation, multiplied for a
-      larger matrix, so that chance has the same part in all. Norms are 1 and biases 0; the ratio is their largest
-      distance from that.
-    - `initial_rank`: of a matrix, its effective rank beside that of independent normal numbers, which is
+    - `initial_scale`: for a matrix, the root mean square relative to the configured standard deviation, scaled up for
+      larger matrices, so that chance contributes equally to all. For norms, which start at 1, and biases, which start
+      at 0, the largest distance from that value.
+    - `initial_rank`: for a matrix, the effective rank relative to that of independent normal numbers, which is
       rows * columns / (rows + columns). The effective rank is (sum of s^2)^2 / sum of s^4 over the singular values s.
     """
     found = []

@@ -8,7 +8,7 @@ __all__ = ["summed_loss"]
 
 
 def summed_loss(student: Tensor, teacher: Tensor, labels: Tensor, alpha: float, temperature: float) -> Tensor:
-    """The loss of all tokens, summed, in nats: a scalar. The loss of a batch is this divided by its tokens.
+    """The sum of the loss over all tokens, in nats: a scalar. The loss of a batch is this divided by its tokens.
 
     Args:
         student, teacher: logits [..., vocabulary]; use float64.

@@ -1,4 +1,4 @@
-"""Whether weights changed by one step of AdamW, as far as its slots tell. No gradient is needed, so it costs little."""
+"""Checks by the optimizer's slots that weights changed by one step of AdamW. It needs no gradient, so it is cheap."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from falsifiers.distill.oracle.shadow import Configuration
 __all__ = ["SLOTS", "is_one_step"]
 
 SLOTS = ("exp_avg", "exp_avg_sq", "step")
-"""What AdamW keeps of each parameter."""
+"""AdamW's state for each parameter."""
 
 _APART = 0.1
-"""Share of a tensor's change by which it may differ. A doubled or a missing step differs by 1."""
+"""The accepted relative difference of a tensor's change. A doubled or a missing step differs by 1."""
 
-_ROUNDINGS = 2  # AdamW rounds a weight when it decays, and when it adds
+_ROUNDINGS = 2  # AdamW rounds a weight twice: when it decays, and when it adds
 
 
 def is_one_step(
@@ -26,7 +26,7 @@ def is_one_step(
     after: Mapping[str, Tensor],
     slots: Mapping[str, Mapping[str, Tensor]],
 ) -> bool:
-    """Whether the weights changed as one step with these slots changes them; a weight without slots must stay.
+    """Whether the weights changed as one step with these slots changes them; weights without slots must not change.
 
     Args:
         before, after: weights on the CPU, or the same elements of each.

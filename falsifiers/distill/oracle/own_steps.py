@@ -1,4 +1,4 @@
-"""Training steps of the oracle's own, by torch and transformers alone: how long a step without a log may take."""
+"""The oracle's own training steps in torch and transformers: a reference for the time of a step without a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def own_steps(
     """Make a step of a student with a frozen teacher for each item, without end.
 
     Args:
-        size: rows and tokens of a batch; its ids are drawn.
+        size: rows and tokens of a batch, whose ids are random.
     """
     student, teacher = (new_model(configuration.model, device, dtype) for _ in range(2))
     optimizer = torch.optim.AdamW(student.train().parameters(), lr=configuration.learning_rate)

@@ -1,4 +1,4 @@
-"""Qwen2 by its published shapes, with weights that are loaded by name and shape."""
+"""Qwen2 in its published shapes, with weights loaded by name and shape."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 __all__ = ["INITIALIZER_RANGE", "SHAPES", "NotTheModel", "Shape", "load", "new_model"]
 
 INITIALIZER_RANGE = 0.02
-"""Standard deviation of the first weights, as in Qwen2's config.json."""
+"""Standard deviation of the initial weights, as in Qwen2's config.json."""
 
 
 class NotTheModel(ValueError):
-    """The subject's tensors are not those of the model that its parameters name."""
+    """The tensors are not those of the model that the parameters name."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The numbers that make one Qwen2 differ from another. Output head and embedding are one tensor in all of them."""
+    """The sizes of a Qwen2 model. Output head and embedding are one tensor."""
 
     vocabulary: int
     hidden: int
@@ -41,14 +41,14 @@ SHAPES: Mapping[str, Shape] = {
     "qwen2-0.5b": Shape(151_936, 896, 4864, layers=24, heads=14, key_value_heads=2),
     "qwen2-0.5b-4-layers": Shape(151_936, 896, 4864, layers=4, heads=14, key_value_heads=2),
 }
-"""The shape that a value of parameter `model` names."""
+"""The shape of each value of parameter `model`."""
 
 
 def new_model(name: str, device: torch.device, dtype: torch.dtype = torch.float64) -> Qwen2ForCausalLM:
     """The model on the device, in evaluation mode; load weights before you use it.
 
-    transformers computes the root mean squares of Qwen2 in float32, whatever the dtype of its weights. So logits in
-    float64 are exact to about 1e-7 of their size. The state of the random number generators does not change.
+    transformers computes Qwen2's root mean squares in float32 for any dtype of the weights. So float64 logits are exact
+    to about 1e-7 of their size. The states of the random generators do not change.
 
     Raises:
         ValueError: no such model.

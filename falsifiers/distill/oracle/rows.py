@@ -1,4 +1,4 @@
-"""Where rows of tokens occur in a text."""
+"""Searches rows of tokens in a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from falsifiers.distill.oracle.corpus import Tokens
 __all__ = ["Place", "places"]
 
 Place = tuple[int, int]
-"""The number of a block, and the position in it at which a row begins."""
+"""The number of a block, and the position in the block at which a row begins."""
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 
@@ -20,14 +20,14 @@ _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 def places(rows: Tokens, blocks: Sequence[Tokens]) -> list[Place | None]:
     """The first place of each row [rows, tokens]; None for a row that is in no block.
 
-    Hashes of all stretches of the text find the candidates (Karp and Rabin, 1987), whose tokens are then compared.
+    Hashes of all substrings of that length find the candidates (Karp and Rabin, 1987), whose tokens are then compared.
     """
     text = np.concatenate(blocks).astype(np.uint64)
     length = rows.shape[1]
     if not len(rows) or len(text) < length:
         return [None] * len(rows)
     hashes, wanted = _hashes(text, length), _hashes(rows.astype(np.uint64).ravel(), length)[::length]
-    table = np.zeros(2**20, dtype=bool)  # a lookup by the first bits is cheaper than a search in all hashes
+    table = np.zeros(2**20, dtype=bool)  # a lookup by the leading bits is cheaper than a search in all hashes
     table[wanted >> np.uint64(44)] = True
     candidates = np.flatnonzero(table[hashes >> np.uint64(44)])
     candidates = candidates[np.isin(hashes[candidates], wanted)]
@@ -41,7 +41,7 @@ def places(rows: Tokens, blocks: Sequence[Tokens]) -> list[Place | None]:
 
 
 def _hashes(tokens: npt.NDArray[np.uint64], length: int) -> npt.NDArray[np.uint64]:
-    """The hash of each stretch of so many tokens: its polynomial in `_BASE`, modulo 2**64."""
+    """The hash of each substring of this length: its polynomial in `_BASE`, modulo 2**64."""
     powers = np.cumprod(np.full(len(tokens), _BASE, dtype=np.uint64))
     sums = np.cumsum((tokens + np.uint64(1)) * powers, dtype=np.uint64)
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), sums])

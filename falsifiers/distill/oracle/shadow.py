@@ -1,4 +1,4 @@
-"""The shadow step of a distillation: one step of AdamW in float64, computed from what the subject had before it."""
+"""The shadow step of a distillation: one AdamW step in float64, computed from the subject's state before its step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64
-_ROUNDINGS = 3  # AdamW rounds for each weight and each slot the factor by which it decays, the product, and the sum
+_ROUNDINGS = 3  # AdamW rounds the decay factor, the product and the sum of each weight and each slot
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Configuration:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Configuration:
-        """The fields that the parameters have; TypeError names one that is missing."""
+        """Take the configuration's fields from the parameters; TypeError names a missing one."""
         return cls(**{name: parameters[name] for name in cls.__dataclass_fields__ if name in parameters})
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 1: it rises linearly over the warm-up, and then stays."""
+        """The learning rate of a step, counted from 1: a linear warm-up, then constant."""
         return self.learning_rate * (step / self.warmup_steps if step < self.warmup_steps else 1.0)
 
 
@@ -53,8 +53,8 @@ class Snapshot:
 
     Attributes:
         weights: by parameter.
-        slots: by parameter, the optimizer's `exp_avg`, `exp_avg_sq` and `step`. Before the first step there are none.
-            If a subject never shows them, they are None.
+        slots: by parameter, the optimizer's `exp_avg`, `exp_avg_sq` and `step`; empty before the first step; None if
+            the subject never shows them.
     """
 
     weights: Mapping[str, Tensor]
@@ -62,7 +62,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, weights: Mapping[str, Tensor], slots: Slots | None = None) -> Snapshot:
-        """Copy them; they stay on their device and keep their dtype."""
+        """Copy the tensors; they keep their device and dtype."""
         copies = None
         if slots is not None:
             copies = {name: {slot: _copied(one) for slot, one in of.items()} for name, of in slots.items()}
@@ -75,7 +75,7 @@ class Step:
 
     Attributes:
         number: counted from 1.
-        loss: of the batch, in nats a token, before the update.
+        loss: of the batch, in nats per token, before the update.
         student_logits, teacher_logits: of the batch's first row, [1, sequence, vocabulary].
         rate: the learning rate.
         gradients: after clipping.
@@ -94,7 +94,7 @@ class Step:
 
 
 class ShadowStep:
-    """Computes steps by plain transformers, autograd and `torch.optim`."""
+    """Computes steps with plain transformers, autograd and `torch.optim`."""
 
     def __init__(
         self,
@@ -102,10 +102,8 @@ class ShadowStep:
         device: torch.device,
         build: Callable[[torch.dtype], Any] | None = None,
     ) -> None:
-        """Compute on the device.
-
-        Args:
-            build: makes the model of a dtype, on the device; by default, the one that the configuration names.
+        """Args:
+        build: makes the model of a dtype, on the device; by default, the one that the configuration names.
         """
         self.configuration = configuration
         self.device = device
@@ -140,7 +138,7 @@ class ShadowStep:
         return self.advanced(Step(number, loss, *logits, self.configuration.rate(number), gradients, {}, {}), before)
 
     def advanced(self, made: Step, before: Snapshot) -> Step:
-        """The step with the slots and weights that its gradients leave.
+        """The step with the slots and weights that result from its gradients.
 
         Raises:
             NotTheModel: weights or slots are not those of the model.
@@ -192,7 +190,8 @@ class ShadowStep:
     ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
         """The mean loss of the batch, both models' logits of its first row, and the gradients in float64, by parameter.
 
-        A few rows at a time: the logits of a whole batch in float64 would be gigabytes at a vocabulary of 151,936.
+        Few rows are computed at a time: with a vocabulary of 151,936, the float64 logits of a whole batch take
+        gigabytes.
         """
         wanted = self.configuration
         student = self._model("student", dtype, weights)
@@ -216,7 +215,7 @@ class ShadowStep:
         return total, logits, {name: weight.grad.double() for name, weight in student.named_parameters()}  # type: ignore[return-value]
 
     def _clip(self, gradients: Mapping[str, Tensor]) -> None:
-        """Scale all gradients down to the Euclidean norm that is configured."""
+        """Scale all gradients down to the configured Euclidean norm."""
         most = self.configuration.gradient_norm
         norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
         if most is not None and norm > most:
@@ -235,25 +234,25 @@ def compare(
     gradients: Mapping[str, Tensor] | None = None,
     rounded: Step | None = None,
 ) -> list[Difference]:
-    """How far a subject's step is from the expected one, by quantity and tensor.
+    """The differences between a subject's step and the expected one, by quantity and tensor.
 
     The quantities:
 
-    - `loss`, `number`: what the subject reports, as a share of the expected value.
-    - `exp_avg`, `exp_avg_sq`: each slot's difference, as a share of what this step adds to it.
-    - `gradient`: the gradient after clipping, as the subject shows it; if it shows none, as `exp_avg` has it.
+    - `loss`, `number`: what the subject reports, relative to the expected value.
+    - `exp_avg`, `exp_avg_sq`: each slot's difference, relative to what this step adds to it.
+    - `gradient`: the gradient after clipping, as the subject shows it, else derived from `exp_avg`.
     - `count`: the optimizer's own count of steps.
-    - `applied`: the change of each weight, against the change that the subject's own slots ask for. It does not depend
-      on the gradient: AdamW turns a tiny gradient, which may be rounding, into a whole step.
+    - `applied`: the change of each weight, against the change that follows from the subject's own slots. It does not
+      depend on the gradient: AdamW turns a tiny gradient, which may be rounding, into a whole step.
     - `update`: the change of each weight, if the subject shows no slots.
 
-    Any other slot that the subject has is a quantity of its own, infinitely far.
+    Any other slot of the subject is a quantity of its own with an infinite difference.
 
     Args:
         configuration: what determines the step.
         expected: the step in float64.
-        before: what the subject had before the step.
-        after: what it has after it; the live tensors will do.
+        before: the subject's state before the step.
+        after: its state after the step; the live tensors will do.
         loss, number, gradients: what the subject reports about the step.
         rounded: the step in the subject's dtype; differences that its rounding explains do not count.
     """
@@ -279,7 +278,7 @@ def compare(
 
 
 def _of_slots(configuration: Configuration, expected: Step, seen: Slots, rounded: Step | None) -> list[Difference]:
-    """How far the slots of a subject's optimizer are from those of the expected step."""
+    """The differences between a subject's optimizer slots and the expected ones."""
     found: list[Difference] = []
     share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
     for slot in sorted({slot for slots in seen.values() for slot in slots} | share.keys() | {"step"}):
@@ -306,7 +305,7 @@ def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Without TF32, which the subject may have allowed in its process: it is no rounding of float32."""
+    """Disable TF32, which the subject may have enabled in this process: float32 does not round that coarsely."""
     allowed = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

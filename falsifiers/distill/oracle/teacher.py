@@ -1,6 +1,6 @@
 """The teacher that the contracts state, trained without any code of a subject.
 
-- Its first weights are drawn by transformers after `torch.manual_seed(2 * teacher_seed)`.
+- transformers draws its initial weights after `torch.manual_seed(2 * teacher_seed)`.
 - The batch of step k is drawn from the training text with the seed `(2 * teacher_seed, k)`; see `corpus.py`.
 - Each step is one of AdamW on the mean cross entropy of the next tokens. The learning rate falls to zero along half a
   cosine: step k has `teacher_learning_rate * (1 + cos(pi * (k - 1) / teacher_steps)) / 2`.

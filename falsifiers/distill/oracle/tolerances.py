@@ -1,6 +1,6 @@
-"""How far a healthy step may be from its shadow, by quantity and by the dtype of the subject's parameters.
+"""The tolerance of a step's difference from its shadow step, by quantity and by dtype of the subject's parameters.
 
-F-DISTILL-STEP-001 judges by the same numbers; its notes have the largest errors of healthy runs. `update` counts for
+F-DISTILL-STEP-001 judges by the same numbers; its notes have the largest errors of healthy runs. `update` is for
 subjects that show no optimizer state: its largest ratios were 4.9e-4 in float32 and 3.5e-2 in bfloat16 (15 seeds).
 """
 
@@ -42,10 +42,10 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
 }
 
 QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count", "batch"})
-"""All quantities of a step and of first weights. Any other is a slot that AdamW does not have."""
+"""All quantities of a step and of initial weights. Any other is a slot that AdamW does not have."""
 
 
 def refuted(found: Iterable[Difference], dtype: str, share: float = 1.0) -> list[Difference]:
-    """The differences beyond a share of their tolerance, largest ratio first. Without a tolerance, those above 0."""
+    """The differences beyond a share of their tolerance, largest ratio first; without a tolerance, those above 0."""
     beyond = [one for one in found if one.ratio > share * TOLERANCES[dtype].get(one.quantity, 0.0)]
     return sorted(beyond, key=lambda one: -one.ratio)

@@ -1,4 +1,4 @@
-"""Watching a run with the shadow step: an `OnStep` that checks steps which it chooses after they are made."""
+"""Watches a run with the shadow step: an `OnStep` that checks randomly chosen steps after they are made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def saved_steps(setting: Setting) -> range:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What the subject had, and answered, before a step."""
+    """The subject's state and answers before a step."""
 
     before: Snapshot
     inputs: Tensor
@@ -41,16 +41,16 @@ class _Prepared:
 
 
 class ShadowWatch:
-    """Copies the state before each step, and computes a chosen step from it after the subject has made the step.
+    """Copies the state before each step, and compares a chosen step with the shadow step after the subject has made it.
 
-    Every step is asked for the same, and chance is asked after the step, so a subject cannot know which steps are
-    checked. The parameter `checked_share` is the probability of a step; 1 checks all of them.
+    Every step requires the same copies, and the random choice follows the step, so a subject cannot know which steps
+    are checked. The parameter `checked_share` is the probability of a check; 1 checks all steps.
 
     Dropout must be 0: the shadow cannot draw the subject's masks.
 
     Attributes:
-        checked: the steps that were compared.
-        found: all differences, by step. Each step has that of the reported learning rate, if it is reported.
+        checked: the compared steps.
+        found: all differences, by step; for each step also that of the reported learning rate, if any.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class ShadowWatch:
         own_work: Callable[[], AbstractContextManager[None]] = nullcontext,
         resumes_after: int = 0,
     ) -> None:
-        """Copy what the subject has before the first step.
+        """Copy the subject's state before the first step.
 
         Args:
             subject: is built, and has made no step.
-            setting: what it was built from.
+            setting: the setting from which it was built.
             own_work: is entered around all work that is not the subject's, such as `Trial.falsifier_fault`.
             resumes_after: the step after which `go_on_with` will be called; 0 if it will not.
 
         Raises:
-            NotTheModel: the subject's weights are not those of the model; so do later steps.
+            NotTheModel: the subject's weights are not those of the model; later calls raise it too.
         """
         wanted = setting.parameters
         self._subject = subject
@@ -86,7 +86,7 @@ class ShadowWatch:
             self._chance = random.SystemRandom()
         teacher = self._teacher_of(subject)
         with own_work():
-            # the teacher is frozen, so the copy holds for all steps
+            # the teacher is frozen, so one copy serves all steps
             self._teacher = None if teacher is None else Snapshot.of(teacher).weights
         self.checked: list[int] = []
         self.found: dict[int, list[Difference]] = {}
@@ -96,7 +96,7 @@ class ShadowWatch:
         self._prepare()
 
     def _teacher_of(self, subject: Shadowed) -> Mapping[str, Tensor] | None:
-        """The teacher's weights; None if there is no teacher and the loss has no part of it."""
+        """The teacher's weights; None if there is no teacher and the loss does not need one."""
         try:
             return subject.teacher_weights()
         except NotObserved:
@@ -105,7 +105,7 @@ class ShadowWatch:
             return None
 
     def __call__(self, step: int, **values: float) -> None:
-        """Compare the step that was made, if it is a chosen one, and copy what the subject has before the next.
+        """Compare the step if it is chosen, and copy the subject's state before the next one.
 
         Raises:
             NotTheModel: the weights are not those of the model.
@@ -133,21 +133,21 @@ class ShadowWatch:
     def go_on_with(self, subject: Shadowed) -> None:
         """Check another subject from now on, which has resumed from the checkpoint of step `resumes_after`.
 
-        Its first step is compared with the step that follows from what the first subject had after that step.
+        Its first step is compared with the step from the first subject's state after that checkpoint.
         """
         self._subject, self._made, self._next = subject, self._resumes_after, self._first_resumed
-        self._first_resumed = None  # a prepared step of a large model is many gigabytes
+        self._first_resumed = None  # for a large model, the prepared state takes many gigabytes
 
     @property
     def differences(self) -> list[Difference]:
-        """Those of all steps."""
+        """The differences of all steps."""
         return [one for found in self.found.values() for one in found]
 
     def _add(self, found: list[Difference]) -> None:
         self.found.setdefault(self._made, []).extend(found)
 
     def _compared(self, made: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
-        """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
+        """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
         expected = self._shadow.step(
             self._made, made.before, made.inputs, made.labels, self._teacher or made.before.weights
         )
@@ -200,7 +200,7 @@ class ShadowWatch:
 
 
 def _logits(made: _Prepared, right: Step, rounded: Step | None) -> list[Difference]:
-    """How far the logits of both models are, for the batch's first row."""
+    """The differences of both models' logits for the batch's first row."""
     found = []
     for name, seen in made.logits.items():
         expected = getattr(right, name)

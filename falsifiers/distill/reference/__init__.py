@@ -1,4 +1,4 @@
-"""The subject we ship: a Qwen2-architecture teacher and student in plain torch."""
+"""The reference subject: a Qwen2-architecture teacher and student in plain torch."""
 
 from falsifiers.distill.reference.trainer import Distillation
 

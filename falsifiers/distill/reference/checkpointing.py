@@ -1,10 +1,10 @@
-"""Periodic checkpoints that training hardly waits for.
+"""Periodic checkpoints that hardly delay training.
 
-A save has two parts. The tensors are copied to the host, on CUDA into pinned memory and on a stream of its own, while
-the next forward and backward pass are already computed; only the optimizer, which changes them, waits for the copy. A
-thread then writes the copy to the disk. At most one save is under way: one that is due before the last is written
-waits for it, so memory is bounded by one copy, and a crash costs less than twice the distance of two checkpoints, or no
-more than that distance where nothing was being written.
+A save has two parts. First the tensors are copied to the host; on CUDA, into pinned memory and on a separate stream,
+while the next forward and backward pass run. Only the optimizer, which changes the tensors, waits for the copy. Then a
+thread writes the copy to the disk. At most one save is in progress: the next one waits until the last is written. So
+one copy bounds the memory, and a crash loses fewer steps than two checkpoint intervals, or at most one interval if no
+write was in progress.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ _log = logging.getLogger(__name__)
 
 
 class HostCopy:
-    """Copies of tensors in host memory that is kept and used again."""
+    """Copies of tensors in host memory, which is reused."""
 
     def __init__(self) -> None:
-        """Allocate nothing yet."""
         self._tensors: dict[str, Tensor] = {}
         self._copied: torch.cuda.Event | None = None
 
     def take(self, tensors: Mapping[str, Tensor]) -> None:
-        """Start to copy the tensors as they are; until `wait` returns on the stream that changes them, they must stay.
+        """Start to copy the tensors. They must not change until `wait` returns on the stream that changes them.
 
         On the CPU the copy is complete when this returns.
         """
@@ -50,17 +49,17 @@ class HostCopy:
             self._copy(tensors)
             for tensor in tensors.values():
                 if tensor.is_cuda:
-                    tensor.record_stream(stream)  # nor may its memory be given to another tensor before
+                    tensor.record_stream(stream)  # nor may its memory be reused before
             self._copied = torch.cuda.Event()
             self._copied.record(stream)
 
     def protect(self) -> None:
-        """Let what is launched on the current stream from now on wait until the copy is complete; the host goes on."""
+        """Make the current stream wait until the copy is complete; the host does not wait."""
         if self._copied is not None:
             torch.cuda.current_stream().wait_event(self._copied)
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """The copies, once they are complete; the host waits for that."""
+        """The copies. The host waits until they are complete."""
         if self._copied is not None:
             self._copied.synchronize()
         return self._tensors
@@ -77,19 +76,19 @@ class HostCopy:
 
 
 class Checkpointer:
-    """Saves a training's state in the background; used as a context, it ends with everything written.
+    """Saves a training's state in the background; as a context manager, it ends when everything is written.
 
     Attributes:
         saved: the files that were written, in order.
-        failures: how many saves failed. Each is logged; training goes on, because the next one may succeed and the
-            weights in memory are worth more than the file. What is no failure of the disk's is raised.
+        failures: the number of failed saves. Each is logged and training continues, because the next one may succeed.
+            Errors that are not of the disk are raised.
     """
 
     def __init__(self, directory: Path, every: int) -> None:
-        """Save to `directory` at every so many steps; 0 saves never.
+        """Save to `directory` every `every` steps; 0 saves never.
 
         Raises:
-            ValueError: a negative distance.
+            ValueError: a negative interval.
         """
         if every < 0:
             raise ValueError(f"a checkpoint every {every} steps was asked for; say 0 for none")
@@ -101,11 +100,10 @@ class Checkpointer:
         self._writing: Future[None] | None = None
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Wait for the last write; its error, if it is none of the disk's, is raised."""
+        """Wait for the last write. Errors that are not of the disk are raised."""
         self._writer.shutdown(wait=True)
         if error is None:
             self.settle()
@@ -115,13 +113,13 @@ class Checkpointer:
         return self._every > 0 and step % self._every == 0
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        """Take a copy of the tensors and write it in the background, after the write that may be under way."""
+        """Copy the tensors and write them in the background, after the write in progress."""
         self.settle()
         self._copy.take(tensors)
         self._writing = self._writer.submit(self._write, checkpoint_path(self._directory, step), metadata)
 
     def protect(self) -> None:
-        """To be called before tensors that were given to `save` are changed."""
+        """Call this before tensors that were given to `save` change."""
         self._copy.protect()
 
     def _write(self, path: Path, metadata: Mapping[str, str]) -> None:
@@ -132,7 +130,7 @@ class Checkpointer:
             _log.error("checkpoint %s could not be saved, training goes on: %s", path.name, error)
 
     def settle(self) -> None:
-        """Wait until the save that is under way is written; its error, if it is none of the disk's, is raised."""
+        """Wait until the save in progress is written. Errors that are not of the disk are raised."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None

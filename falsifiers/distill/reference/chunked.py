@@ -1,8 +1,8 @@
-"""The distillation loss without all logits: chunk by chunk over the tokens, gradients made in the forward pass.
+"""The distillation loss without all logits: in chunks of tokens, with gradients computed in the forward pass.
 
-Logits of 4,096 tokens over a vocabulary of 151,936 take 2.3 GiB in float32, and the plain loss makes half a dozen
-tensors of that size. Here a chunk's logits are made, turned in place into their own gradient, used for the gradients of
-hidden states and head, and forgotten. What is kept is as large as the hidden states and the head.
+For 4,096 tokens and a vocabulary of 151,936, logits take 2.3 GiB in float32, and the plain loss makes half a dozen such
+tensors. Here the logits of a chunk are computed, replaced in place by their gradient, used for the gradients of hidden
+states and head, and discarded. What remains is as large as the hidden states and the head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness import Setting
 __all__ = ["ChunkedKdLoss", "chunked_distillation_loss", "rows_a_chunk"]
 
 _CHUNK_BYTES = 320 << 20
-"""Of one chunk's logits at most: enough that its products keep a GPU busy, small beside the models themselves."""
+"""The most bytes of one chunk's logits: its products keep a GPU busy, and it is small relative to the models."""
 
 _TILE_ROWS = 128
 """Rows of a tile in which GPUs multiply matrices: a product with 552 rows takes as long as one with 640."""
@@ -38,19 +38,19 @@ def chunked_distillation_loss(
     temperature: float,
     chunk: int | None = None,
 ) -> Tensor:
-    """`distillation_loss` of logits `student @ student_head.T` and `teacher @ teacher_head.T`, never made as a whole.
+    """`distillation_loss` of the logits `student @ student_head.T` and `teacher @ teacher_head.T`, in chunks.
 
-    The gradient reaches `student` and `student_head`; the teacher's inputs are constants. It can be taken once: the
-    backward pass gives the gradients away instead of copying them.
+    The gradient reaches `student` and `student_head`; the teacher's inputs are constants. Only one backward pass is
+    possible, because it returns the gradients without a copy.
 
     Args:
         student, teacher: hidden states [..., width]; the widths may differ.
-        student_head, teacher_head: [vocabulary, width], of one vocabulary.
+        student_head, teacher_head: [vocabulary, width], with one vocabulary.
         labels: token ids [...]; IGNORED ones do not count.
-        chunk: tokens at a time; without it the chunks are equal, and their logits of at most 320 MiB.
+        chunk: tokens per chunk; by default the chunks are equal, with logits of at most 320 MiB.
 
     Raises:
-        ValueError: the shapes do not belong together, or the vocabularies differ.
+        ValueError: the shapes do not fit together, or the vocabularies differ.
     """
     if student.shape[:-1] != labels.shape or teacher.shape[:-1] != labels.shape:
         raise ValueError(
@@ -77,7 +77,7 @@ def chunked_distillation_loss(
 
 
 def rows_a_chunk(rows: int, vocabulary: int) -> int:
-    """So many that chunks are equal, and whole tiles where that leaves them within what a chunk may take."""
+    """The rows of equal chunks, in whole tiles if those fit into the most bytes of a chunk."""
     largest = max(1, _CHUNK_BYTES // (4 * vocabulary))
     equal = math.ceil(rows / max(1, math.ceil(rows / largest)))
     tiles = math.ceil(equal / _TILE_ROWS) * _TILE_ROWS
@@ -85,7 +85,7 @@ def rows_a_chunk(rows: int, vocabulary: int) -> int:
 
 
 class _Chunked(torch.autograd.Function):
-    """Makes the gradients where the logits are; the backward pass multiplies them by the gradient of the loss."""
+    """Computes the gradients with the logits; the backward pass multiplies them by the gradient of the loss."""
 
     @staticmethod
     def forward(
@@ -136,7 +136,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """`total += left @ right`, in one operation where the dtypes allow it."""
+    """`total += left @ right`, in one operation if the dtypes allow it."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
     else:
@@ -146,11 +146,12 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def _loss_and_gradient(
     student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
 ) -> Tensor:
-    """The sum of the chunk's losses; `logits` becomes the gradient of the mean loss, `towards` is used up.
+    """The sum of the chunk's losses. `logits` becomes the gradient of the mean loss; `towards` is overwritten.
 
     Args:
         logits, towards: student's and teacher's [rows, vocabulary], float32 or float64.
-        labels: [rows]; tokens: how many of all rows count, a scalar.
+        labels: [rows].
+        tokens: how many of all rows count, a scalar.
     """
     if (
         student_logits.is_cuda
@@ -167,11 +168,11 @@ def _loss_and_gradient(
 def eager_rows(
     student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
 ) -> Tensor:
-    """`_loss_and_gradient` in torch's own operations: on any device, three tensors of a chunk's size at the peak."""
+    """`_loss_and_gradient` in torch operations, for any device; three tensors of a chunk's size at the peak."""
     counts = labels != IGNORED
     targets = torch.where(counts, labels, 0).unsqueeze(-1)
     weight = (1.0 - alpha) * temperature**2
-    # The cross entropy looks at the logits as they are, the divergence at the softened ones.
+    # The cross entropy uses the logits as they are, the divergence uses them divided by the temperature.
     log_sums = student_logits.logsumexp(dim=-1, keepdim=True)
     surprises = (log_sums - student_logits.gather(-1, targets)).squeeze(-1)
     hard = (student_logits - log_sums).exp_().mul_(alpha)
@@ -190,13 +191,11 @@ def eager_rows(
 
 
 class ChunkedKdLoss:
-    """The chunked loss as the falsifiers of losses ask for it; its chunks are small, so that there are several."""
+    """The chunked loss for the falsifiers of losses, with small chunks, so that there are several."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting; inputs bring their device with them."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question) -> Answer:
-        """The loss and its gradients."""
         student = question.student.detach().requires_grad_()
         head = question.student_head.detach().requires_grad_()
         with torch.enable_grad():

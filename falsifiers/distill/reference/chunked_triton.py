@@ -1,8 +1,8 @@
-"""One Triton kernel for what the chunked loss does to a chunk's logits: two sweeps over them instead of a dozen.
+"""A Triton kernel for a chunk's logits: two sweeps over them instead of a dozen.
 
-The first sweep gathers, for every row, the running maximum and sum of exponentials (Milakov and Gimelshein, "Online
-normalizer calculation for softmax", 2018) of the student's logits at temperature 1 and T and of the teacher's at T; the
-second writes the gradient over the student's logits and sums up the divergence.
+The first sweep computes, for every row, the running maximum and sum of exponentials (Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018) of the student's logits at temperatures 1 and T and of the teacher's at T.
+The second sweep overwrites the student's logits with the gradient and sums the divergence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a distillation is made of: the recipe that a profile's parameters state, and the architectures it may name."""
+"""The recipe that a profile's parameters state, and the architectures that it may name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QWEN2_05B: Mapping[str, Any] = {
 }
 
 ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
-    # Small enough that fifty steps take a second or two on two CPU cores.
+    # Small enough for fifty steps in a second or two on two CPU cores.
     "qwen2-tiny": {
         "vocab_size": 256,
         "hidden_size": 64,
@@ -39,30 +39,30 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": True,
     },
     "qwen2-0.5b": _QWEN2_05B,
-    # Four of its layers: steps that are short and yet keep a GPU busy, for claims about milliseconds.
+    # Four layers: short steps that still keep a GPU busy, for claims about milliseconds.
     "qwen2-0.5b-4-layers": {**_QWEN2_05B, "num_hidden_layers": 4},
 }
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The parameters of a profile that determine the training; the falsifiers' own parameters are not among them.
+    """The parameters of a profile that determine the training, without the falsifiers' own parameters.
 
     Attributes:
-        model: a name in `ARCHITECTURES`, for teacher and student alike.
+        model: a name in `ARCHITECTURES`, for teacher and student.
         steps: optimizer steps of the student.
-        batch: sequences a step.
-        sequence: tokens a sequence.
-        learning_rate: of AdamW, once it is warmed up.
-        warmup_steps: steps over which the learning rate rises linearly to its value; 0 begins with it.
-        gradient_norm: a gradient of a larger Euclidean norm is scaled down to it; None leaves all as they are.
+        batch: sequences per step.
+        sequence: tokens per sequence.
+        learning_rate: of AdamW, after the warm-up.
+        warmup_steps: steps over which the learning rate rises linearly to its value; 0 for none.
+        gradient_norm: the Euclidean norm to which larger gradients are clipped; None for no clipping.
         alpha: weight of the cross entropy; the divergence from the teacher has weight `1 - alpha`.
-        temperature: divides both models' logits before they are compared.
+        temperature: divides both models' logits in the divergence.
         dtype: torch's name of the parameters' dtype.
-        teacher_steps, teacher_batch, teacher_learning_rate, teacher_seed: how the teacher is trained beforehand.
-        checkpoint_every: steps between checkpoints; 0 writes none. The default is SPEC-DISTILL-001's (PR #1856).
+        teacher_steps, teacher_batch, teacher_learning_rate, teacher_seed: how the teacher is trained.
+        checkpoint_every: steps between checkpoints; 0 for none. The default is SPEC-DISTILL-001's (PR #1856).
         dropout: of the student's attention, in training.
-        log_every: steps between lines of the training log; 0 writes none.
+        log_every: steps between lines of the training log; 0 for none.
     """
 
     model: str
@@ -85,13 +85,13 @@ class Recipe:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Recipe:
-        """Take the recipe's fields out of a profile's parameters; KeyError names one that is missing."""
+        """Take the recipe's fields from a profile's parameters; KeyError names a missing one."""
         names = [field.name for field in fields(cls) if field.default is MISSING or field.name in parameters]
         return cls(**{name: parameters[name] for name in names})
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The dtype that `dtype` names; ValueError where torch has no such floating-point dtype."""
+        """The dtype that `dtype` names; ValueError if torch has no such floating-point dtype."""
         dtype = getattr(torch, self.dtype, None)
         if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise ValueError(f"dtype {self.dtype!r} is no floating-point dtype of torch; say float32 or bfloat16")
@@ -99,9 +99,9 @@ class Recipe:
 
 
 def new_model(recipe: Recipe, seed: int, device: torch.device, dropout: float = 0.0) -> Qwen2ForCausalLM:
-    """Build the recipe's architecture on the device with weights drawn from `seed`; nothing is downloaded.
+    """Build the recipe's architecture on the device, with weights drawn from `seed`; nothing is downloaded.
 
-    `dropout` is that of the attention's probabilities, in training.
+    `dropout` is the dropout of attention probabilities in training.
     """
     if recipe.model not in ARCHITECTURES:
         raise ValueError(f"model {recipe.model!r} is not known; say one of {', '.join(ARCHITECTURES)}")

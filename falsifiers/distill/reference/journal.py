@@ -1,4 +1,4 @@
-"""The training log: one line of JSON every so many steps."""
+"""The training log: one line of JSON every `every` steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Journal"]
 
 @dataclass(frozen=True)
 class _Line:
-    """A step whose loss is on its way here."""
+    """A step whose loss is still being copied to the host."""
 
     step: int
     loss: Tensor
@@ -26,26 +26,25 @@ class _Line:
 
 
 class Journal:
-    """Writes a line for every so many steps; 0 writes none, makes no file, and never asks the GPU for a value.
+    """Writes a line every `every` steps; 0 writes none, creates no file, and fetches nothing from the GPU.
 
-    A step's line is written when the next one is noted, or at the end: its loss travels here while the GPU has the next
-    step to do. Waiting for it at once would leave the GPU without work until that step is launched, which took 1.4 to
-    1.9 ms of 150 on an H200. Lines are handed to the system one by one, so that they can be followed and survive the
-    process; they are not flushed to the disk, which would take longer than a small step.
+    A step's line is written with the next one, or at the end: its loss is copied to the host while the GPU runs the
+    next step. Waiting for it at once would leave the GPU idle until that step is launched, which took 1.4 to 1.9 ms of
+    150 on an H200. Each line is passed to the system at once, so it can be followed and survives the process. Lines are
+    not flushed to the disk, because that takes longer than a small step.
     """
 
     def __init__(self, path: Path, every: int) -> None:
-        """Write to `path`, after what is there already; the file is made with the first line."""
+        """Append to `path`. The file is created with the first line."""
         self._path, self.every = path, every
         self._file: TextIO | None = None
         self._last: _Line | None = None
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Write the last step's line; after an error, which may have been the GPU's, only if its loss can be had."""
+        """Write the last step's line; after an error, which may be the GPU's, only if its loss can be read."""
         with contextlib.suppress(*[RuntimeError] if error else []):
             self._write_last()
         if self._file is not None:
@@ -53,7 +52,7 @@ class Journal:
             self._file = None
 
     def note(self, step: int, loss: Tensor, learning_rate: float) -> None:
-        """Take note of a step if a line is due. The one value that is fetched from the GPU is the loss."""
+        """Record a step if a line is due. The loss is the only value that is fetched from the GPU."""
         if self.every and step % self.every == 0:
             here = loss.detach().to("cpu", non_blocking=True)
             arrived = torch.cuda.Event() if loss.is_cuda else None
@@ -63,7 +62,6 @@ class Journal:
             self._last = _Line(step, here, arrived, learning_rate)
 
     def write(self, values: dict[str, float]) -> None:
-        """Write one line."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("a", buffering=1)

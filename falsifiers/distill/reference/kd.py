@@ -1,4 +1,4 @@
-"""The trainer's loss as the falsifiers of losses ask for it."""
+"""The trainer's loss for the falsifiers of losses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ __all__ = ["PlainKdLoss"]
 
 
 class PlainKdLoss:
-    """All logits at once, torch's own operations, and autograd: the loss on which the reference trains its student."""
+    """All logits at once, torch operations, and autograd: the loss with which the reference trains its student."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting; inputs bring their device with them."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question) -> Answer:
-        """The loss and its gradients."""
         student = question.student.detach().requires_grad_()
         head = question.student_head.detach().requires_grad_()
         with torch.enable_grad():

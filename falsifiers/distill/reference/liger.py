@@ -1,4 +1,4 @@
-"""Liger-Kernel's fused distillation loss (BSD-2-Clause), as it comes."""
+"""Liger-Kernel's fused distillation loss (BSD-2-Clause), unchanged."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ __all__ = ["LigerLoss"]
 
 
 class LigerLoss:
-    """`LigerFusedLinearJSDLoss`, with two rows a chunk so that there are several.
+    """`LigerFusedLinearJSDLoss`, with two rows per chunk, so that there are several chunks.
 
-    It is not compiled: every shape and temperature of a search would be compiled anew.
+    It is not compiled, because every shape and temperature of a search would be compiled anew.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting; inputs bring their device with them."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question, *, hard: float, soft: float, beta: float) -> Answer:
-        """The loss and its gradients."""
         from liger_kernel.chunked_loss import LigerFusedLinearJSDLoss
 
         student = question.student.detach().requires_grad_()

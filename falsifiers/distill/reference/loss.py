@@ -1,4 +1,4 @@
-"""The loss that the student is trained on."""
+"""The loss for the training of the student."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ IGNORED = -100
 def distillation_loss(student: Tensor, teacher: Tensor, labels: Tensor, *, alpha: float, temperature: float) -> Tensor:
     """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both averaged over the tokens that count, in nats.
 
-    The factor T^2 keeps the divergence's gradient at the size of the cross entropy's whatever the temperature
+    The factor T^2 makes the size of the divergence's gradient independent of the temperature
     (Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015, section 2). The weights are those
     of SPEC-DISTILL-001; other trainers exchange the roles of alpha and 1 - alpha.
 
     Args:
-        student, teacher: logits [batch, sequence, vocabulary]; those in half precision are computed with in float32.
-        labels: token ids [batch, sequence]; where no token counts, the loss is 0.
+        student, teacher: logits [batch, sequence, vocabulary]; half precision is converted to float32.
+        labels: token ids [batch, sequence]; if no token counts, the loss is 0.
     """
     student, teacher, labels = _precise(student.flatten(0, -2)), _precise(teacher.flatten(0, -2)), labels.flatten()
     counts = labels != IGNORED
@@ -35,5 +35,5 @@ def distillation_loss(student: Tensor, teacher: Tensor, labels: Tensor, *, alpha
 
 
 def _precise(logits: Tensor) -> Tensor:
-    """Logits in float32 or better: with eight bits of mantissa a divergence would be mostly rounding."""
+    """Logits in float32 or better: with eight bits of mantissa, a divergence would be mostly rounding error."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

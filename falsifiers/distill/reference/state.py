@@ -1,9 +1,8 @@
-"""All that a training goes on from: weights, optimizer, random numbers, and the step that it had reached.
+"""The state from which a training resumes: weights, optimizer, random generators, and the last step.
 
-The batches follow from the seed and the step, and so does the learning rate: the step is the position in the data and
-in the schedule. A state is tensors and text, as
-safetensors files hold them: the weights under their own names, so that a checkpoint is also a model; the rest under
-names that no parameter has.
+Batches and learning rate follow from seed and step, so the step is the position in the data and in the schedule. A
+state is tensors and text, as in a safetensors file. The weights have their own names, so that a checkpoint is also a
+model. The rest has names that no parameter has.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class TrainingState:
 
 
 def capture(weights: Mapping[str, Tensor], optimizer: Optimizer, metadata: Mapping[str, str]) -> TrainingState:
-    """Collect the state as it is: the live tensors, which training is about to change, and not copies of them."""
+    """Collect the present state: the live tensors, which training will change, and not copies."""
     optimizing = optimizer.state_dict()
     tensors = dict(weights)
     for index, slots in optimizing["state"].items():
@@ -61,10 +60,10 @@ def read_state(path: Path) -> TrainingState:
 
 @torch.no_grad()
 def restore_weights(state: TrainingState, weights: Mapping[str, Tensor]) -> None:
-    """Write the state's weights into the live ones.
+    """Copy the state's weights into the live ones.
 
     Raises:
-        ValueError: names, a shape or a dtype differ: what is copied partly, broadcast or cast is another model.
+        ValueError: names, a shape or a dtype differ. A partial, broadcast or cast copy would be another model.
     """
     stored = state.weights
     if stored.keys() != weights.keys():
@@ -80,10 +79,10 @@ def restore_weights(state: TrainingState, weights: Mapping[str, Tensor]) -> None
 
 
 def restore(state: TrainingState, weights: Mapping[str, Tensor], optimizer: Optimizer) -> int:
-    """Put everything back as it was; returns the step that had been reached.
+    """Restore everything; return the last step.
 
     Raises:
-        ValueError: the state is another model's, or an export, which has weights only.
+        ValueError: the state is another model's, or an export, which has only weights.
     """
     if _GROUPS not in state.metadata:
         raise ValueError("the file holds weights and no state of a training; resume from a checkpoint")
@@ -101,7 +100,7 @@ def restore(state: TrainingState, weights: Mapping[str, Tensor], optimizer: Opti
 
 
 def _random_states(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state of every generator that training draws from: the CPU's, and that of the GPU on which the model is."""
+    """The states of all generators that training uses: the CPU's, and that of the model's GPU."""
     states = {"cpu": torch.get_rng_state()}
     for device in {weight.device for weight in weights.values() if weight.is_cuda}:
         states["cuda"] = torch.cuda.get_rng_state(device)

@@ -22,7 +22,7 @@ from falsifiers.distill.text.tensor_cache import cached_tensors
 
 __all__ = ["trained_teacher"]
 
-# What of the recipe shapes the teacher; the rest may differ between runs that share one.
+# The fields of the recipe that determine the teacher; runs that share a teacher may differ in others.
 _SHAPES_TEACHER = frozenset(
     {"model", "sequence", "dtype", "teacher_steps", "teacher_batch", "teacher_learning_rate", "teacher_seed"}
 )
@@ -31,7 +31,7 @@ _SHAPES_TEACHER = frozenset(
 def trained_teacher(
     recipe: Recipe, corpus: Corpus, tokenizer: str, device: torch.device, cache: Path
 ) -> Qwen2ForCausalLM:
-    """Return a frozen teacher on the device, from the cache if the same teacher was trained before."""
+    """A frozen teacher on the device, from the cache if the same teacher was trained before."""
     teacher = _new_teacher(recipe, device)
     determined_by = _determined_by(recipe, corpus, tokenizer, device)
     weights = cached_tensors(cache, "teacher", determined_by, lambda: _train(recipe, corpus, device))
@@ -42,12 +42,12 @@ def trained_teacher(
 
 
 def _new_teacher(recipe: Recipe, device: torch.device) -> Qwen2ForCausalLM:
-    """A teacher that knows nothing yet. Teachers have even seeds and students odd ones: no student starts as one."""
+    """An untrained teacher. Teachers have even seeds and students odd ones, so no student starts as a teacher."""
     return new_model(recipe, 2 * recipe.teacher_seed, device)
 
 
 def _train(recipe: Recipe, corpus: Corpus, device: torch.device) -> dict[str, Tensor]:
-    """Train a teacher on next tokens with AdamW, its learning rate falling to zero along a half cosine."""
+    """Train a teacher on next tokens with AdamW; its learning rate falls to zero along a half cosine."""
     teacher = _new_teacher(recipe, device)
     optimizer = torch.optim.AdamW(teacher.parameters(), lr=recipe.teacher_learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.teacher_steps)
@@ -64,7 +64,7 @@ def _train(recipe: Recipe, corpus: Corpus, device: torch.device) -> dict[str, Te
 
 
 def _determined_by(recipe: Recipe, corpus: Corpus, tokenizer: str, device: torch.device) -> dict[str, Any]:
-    """Everything that the teacher's weights follow from: recipe, text, device, libraries and the code itself."""
+    """Everything that determines the teacher's weights: recipe, text, device, libraries and the code itself."""
     modules = (sys.modules[__name__], config, corpus_module)
     return {
         **{name: value for name, value in asdict(recipe).items() if name in _SHAPES_TEACHER},

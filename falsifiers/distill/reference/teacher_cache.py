@@ -1,8 +1,8 @@
-"""The teacher's answers, computed beforehand: the largest logits of every position, and what the rest weighs together.
+"""Precomputed teacher answers: the largest logits of every position, and the sum of the others.
 
 Of V logits the K largest are kept in float16, with the logarithm of the sum of exponentials of the others in float32.
-So the rest is known in sum, however the kept ones were rounded: it is spread evenly over the other V - K tokens, as one
-value that any temperature may divide.
+So the sum of the others does not depend on the rounding of the kept ones. It is spread evenly over the other V - K
+tokens, as one logit that any temperature may divide.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MADE_FROM = "made_from"
 def write_teacher_cache(
     path: Path, top_k: int, made_from: Mapping[str, Any], answers: Iterable[tuple[int, Tensor]]
 ) -> Path:
-    """Write the answers of some steps, unless the file holds the answers to the same question already.
+    """Write the answers of some steps, unless the file already holds the answers to the same question.
 
     Args:
         path: the file; equal questions give equal bytes.
-        top_k: logits to keep of each position.
+        top_k: logits to keep per position.
         made_from: strict JSON that determines the answers: teacher, text, steps. It is kept in the file.
-        answers: each step with the teacher's logits [batch, sequence, vocabulary]; computed only when asked for.
+        answers: each step with the teacher's logits [batch, sequence, vocabulary]; computed only on demand.
 
     Raises:
         OSError: the file cannot be written.
@@ -48,12 +48,12 @@ def write_teacher_cache(
             f"{step}/tokens": tokens.int().cpu(),
             f"{step}/rest": logits.float().scatter(-1, tokens, -math.inf).logsumexp(dim=-1).cpu(),
         }
-    # One entry only: safetensors writes several in an order that changes from file to file.
+    # One entry only: safetensors does not write several in a fixed order.
     return save_weights(tensors, path, {_MADE_FROM: question})
 
 
 def logits_of(path: Path, step: int, vocabulary: int) -> Tensor:
-    """Logits [batch, sequence, vocabulary] in float32 on the CPU, as the file remembers them."""
+    """Logits [batch, sequence, vocabulary] in float32 on the CPU, from the file."""
     with safe_open(path, framework="pt") as file:
         kept = file.get_tensor(f"{step}/logits").float()
         tokens, rest = file.get_tensor(f"{step}/tokens").long(), file.get_tensor(f"{step}/rest")

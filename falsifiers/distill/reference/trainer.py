@@ -29,14 +29,13 @@ __all__ = ["Distillation"]
 
 
 class Distillation:
-    """A teacher trained beforehand and a fresh student of one architecture; one call of `distill` trains the student.
+    """A trained teacher and a fresh student of one architecture; one call of `distill` trains the student.
 
-    Models are made when something first asks for them: until then no thread was started and no GPU touched, so a
-    process that holds a subject may still fork.
+    Models are built on first use. Until then no thread is started and no GPU is used, so a process that holds a subject
+    may still fork.
     """
 
     def __init__(self, setting: Setting) -> None:
-        """Take note of the setting."""
         self.recipe = Recipe.of(setting.parameters)
         self.device = torch.device(setting.device)
         self.seed = setting.seed
@@ -47,14 +46,13 @@ class Distillation:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The text."""
         return load_corpus(self._setting.parameters, self._setting.cache)
 
     @cached_property
     def teacher(self) -> Qwen2ForCausalLM:
         """The frozen teacher, trained now or fetched from the cache."""
         tokenizer = str(self._setting.parameters["tokenizer"])
-        with torch.enable_grad():  # who asks first may be evaluating
+        with torch.enable_grad():  # the first use may be in an evaluation
             return trained_teacher(self.recipe, self.corpus, tokenizer, self.device, self._setting.cache)
 
     @cached_property
@@ -68,7 +66,7 @@ class Distillation:
         return torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
 
     def distill(self, on_step: OnStep) -> Run:
-        """Train from where the subject is to the recipe's last step; checkpoints and export are safetensors."""
+        """Train from the present step to the recipe's last step; checkpoints and export are safetensors."""
         steps = self.steps_to_make()
         losses: list[float] = []
         if self.steps_made == 0:
@@ -90,7 +88,7 @@ class Distillation:
         return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
 
     def steps(self, log_every: int) -> Generator[int]:
-        """Make one more step whenever the generator is asked, until it is closed: no report, no checkpoint, no end."""
+        """Make one step for each item, until the generator is closed; without reports, checkpoints and export."""
         with self.journal(log_every) as journal, Checkpointer(self.directory, every=0) as checkpointer:
             while True:
                 self.make_step(journal, checkpointer)
@@ -116,9 +114,9 @@ class Distillation:
         checkpointer.save(step, state.tensors, state.metadata)
 
     def resume(self) -> int:
-        """Take up the newest checkpoint of the directory, so that `distill` goes on as if it had never stopped.
+        """Resume from the newest checkpoint of the directory; `distill` then continues as if it had never stopped.
 
-        Returns: the step that it had reached, 0 where there is no checkpoint.
+        Returns: its step; 0 if there is no checkpoint.
 
         Raises:
             OSError, SafetensorError, ValueError: the newest checkpoint cannot be read, or is another model's.
@@ -131,11 +129,11 @@ class Distillation:
         return self.steps_made
 
     def _make_models(self) -> tuple[Qwen2ForCausalLM, Qwen2ForCausalLM]:
-        """Teacher and student: making them draws random numbers, which must not come between those of the training."""
+        """Build teacher and student now, because that draws random numbers, which the training must not see."""
         return self.teacher, self.student
 
     def load(self, path: Path) -> None:
-        """Take over the weights of an export or a checkpoint.
+        """Load the weights of an export or a checkpoint.
 
         Raises:
             OSError, SafetensorError, ValueError: the file cannot be read, or is another model's.
@@ -143,7 +141,7 @@ class Distillation:
         restore_weights(read_state(path), self.student_weights())
 
     def steps_to_make(self) -> int:
-        """How many optimizer steps a run makes."""
+        """The number of optimizer steps of a run."""
         if self.recipe.steps < 1:
             raise ValueError(f"{self.recipe.steps} steps were asked for; ask for one or more")
         if self.recipe.steps <= self.steps_made:
@@ -151,7 +149,7 @@ class Distillation:
         return self.recipe.steps
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs and labels [batch, sequence] of a step, on the device; they depend on seed and step alone."""
+        """Inputs and labels [batch, sequence] of a step, on the device; they depend only on seed and step."""
         seed = (2 * self.seed + 1, step)
         inputs, labels = sample(self.corpus.training, seed, self.recipe.batch, self.recipe.sequence)
         return inputs.to(self.device), labels.to(self.device)
@@ -173,7 +171,7 @@ class Distillation:
         self.optimizer.step()
 
     def gradients(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The gradients by parameter that a step on this batch takes, before clipping; no step is made."""
+        """The gradients by parameter for a step on this batch, before clipping; no step is made."""
         self.optimizer.zero_grad()
         self.loss(inputs, labels).backward()
         found = {
@@ -187,12 +185,12 @@ class Distillation:
         return self.recipe.learning_rate * min(1.0, step / max(1, self.recipe.warmup_steps))
 
     def metadata(self, step: int, loss: float) -> dict[str, str]:
-        """What a checkpoint says about itself; safetensors allows strings only."""
+        """The checkpoint's metadata; safetensors allows only strings."""
         return {
             "teacher_model": f"{self.recipe.model}-teacher-seed-{self.recipe.teacher_seed}",
             "temperature": str(self.recipe.temperature),
             "alpha": str(self.recipe.alpha),
-            "epoch": "0",  # the sequences are drawn anew each step, so the text is never gone through once
+            "epoch": "0",  # sequences are drawn anew each step, so no epoch ever ends
             "step": str(step),
             "final_loss": str(loss),
         }
@@ -215,7 +213,7 @@ class Distillation:
         return self.teacher_logits(self.batch(step)[0])
 
     def made_from(self) -> dict[str, str | int]:
-        """What the teacher's answers to all batches follow from."""
+        """Everything that determines the teacher's answers to all batches."""
         return {
             "teacher": tensors_digest({name: weight.cpu() for name, weight in self.teacher.named_parameters()}),
             "corpus": self.corpus.digest,
@@ -226,7 +224,7 @@ class Distillation:
         }
 
     def cached_logits(self, path: Path, step: int) -> Tensor:
-        """The teacher's logits for the batch of a step, as the file remembers them."""
+        """The teacher's logits for the batch of a step, from the file."""
         return logits_of(path, step, self.teacher.config.vocab_size).to(self.device)
 
     @torch.no_grad()
@@ -236,12 +234,12 @@ class Distillation:
 
     @torch.no_grad()
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The student's logits as it is, or with other weights in its place.
+        """The student's logits, with its own weights or with these.
 
         Raises:
-            KeyError: `weights` are not exactly the student's parameters; torch would fill the gaps with live ones.
+            KeyError: `weights` are not exactly the student's parameters; torch would use live ones for missing names.
         """
-        self.student.eval()  # nothing is dropped when it answers
+        self.student.eval()  # evaluation without dropout
         try:
             return self._logits(tokens, weights)
         finally:
@@ -264,6 +262,6 @@ class Distillation:
         return dict(self.teacher.named_parameters())
 
     def optimizer_state(self) -> dict[str, dict[str, Tensor]]:
-        """By parameter, the optimizer's live slots; empty before the first step."""
+        """The optimizer's live slots by parameter; empty before the first step."""
         state = self.optimizer.state
         return {name: dict(state[weight]) for name, weight in self.student_weights().items() if weight in state}

@@ -1,1 +1,1 @@
-"""Makes subjects run: to the end while a watch counts, in a forked process, or once more with other parameters."""
+"""Runs subjects: to the end under a watch, in a forked process, or once more with other parameters."""

@@ -1,7 +1,7 @@
-"""A run in a process of its own. It may be killed or exit without ending the trial.
+"""A run in a process of its own, which may be killed or exit without ending the trial.
 
-The process is forked: it starts at once, with the imports of the trial. A fork copies the state of torch. So no subject
-computes in the process of the trial before the last forked run has ended.
+The process is forked: it starts at once, with the trial's imports. A fork copies torch's state, so no subject may
+compute in the trial's process before the last forked run has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness import NotMeasured, NotObserved
 __all__ = ["ForkedRun", "Report"]
 
 Report = Callable[[int, float], None]
-"""The work calls this after each step, with the step and its loss. The trial gets both at once."""
+"""The work calls this after each step with the step and its loss, which the trial gets at once."""
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -37,13 +37,13 @@ class ForkedRun:
     """A process that does some work and reports its steps. It may end in any way.
 
     Attributes:
-        steps: the steps that it reported, with their losses, in order.
+        steps: the reported steps with their losses, in order.
         answer: what the work returned; None if it did not return.
-        exit_code: the exit status, or the negative number of the signal that ended it. An exception of the work is 1.
+        exit_code: the exit status, or the negative signal number. It is 1 for an exception of the work.
     """
 
     def __init__(self, work: Callable[[Report], Any], log: Path) -> None:
-        """Start the work. What the process prints goes to the file `log`."""
+        """Start the work. The output of the process goes to the file `log`."""
         self.steps: list[tuple[int, float]] = []
         self.answer: Any = None
         self.exit_code = 0
@@ -58,7 +58,7 @@ class ForkedRun:
         """Yield each step when it is reported; stop when the process ends.
 
         Raises:
-            NotObserved, NotMeasured: the work raised it; the subject is not to blame for this end.
+            NotObserved, NotMeasured: the work raised it; the subject is not to blame.
         """
         hindered: NotMeasured | None = None
         with contextlib.suppress(EOFError, ConnectionError):
@@ -83,7 +83,7 @@ class ForkedRun:
         return self
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and to all that it started in its group."""
+        """Send SIGKILL to the process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Further subjects of the trial's kind, with some parameters changed: for falsifiers that need several runs."""
+"""More subjects of the trial's kind, with some parameters changed, for falsifiers that need several runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 
 def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> Setting:
-    """The trial's setting with parameters changed or left out, and a workspace of its own that does not exist yet."""
+    """The trial's setting with parameters changed or left out, and a new workspace that does not exist yet."""
     asked = {key: value for key, value in {**trial.parameters, **changed}.items() if key not in without}
     return replace(trial.setting, parameters=asked, workspace=trial.workspace / name)
 
@@ -25,12 +25,12 @@ def further_subject(trial: Trial[S], name: str, *, without: tuple[str, ...] = ()
     """Build a subject of the trial's kind for that setting. Call it inside `subject_fault`.
 
     Raises:
-        NotObserved: the subject is a run that has ended.
+        NotObserved: the subject is a finished run.
     """
     build: Callable[[Setting], S] = getattr(trial.subject, "again", type(trial.subject))
     return build(setting_of(trial, name, without=without, **changed))
 
 
 def directory_of(trial: Trial[Checkpointing], name: str) -> Path:
-    """The folder with the checkpoints of the subject of that name, which is not built for this."""
+    """The checkpoint folder of the subject of that name, which is not built for this."""
     return setting_of(trial, name).workspace / Path(trial.subject.directory).relative_to(trial.workspace)

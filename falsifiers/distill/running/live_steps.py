@@ -1,8 +1,8 @@
-"""Judges each step of a live optimizer by its own settings, if they are not those of the claim.
+"""Judges each step of a live optimizer by its own settings, if they differ from the claim's.
 
-A claim's watch expects the schedule of the claim and torch's defaults. Most claims only count the steps that moved the
-weights, so a Trainer may have a schedule, a weight decay and parameter groups of its own. Then a step of AdamW must be
-the one that its groups ask for, as the falsifier reads them just before the step.
+A claim's watch expects the claim's schedule and torch's defaults. Most claims only count the steps that moved the
+weights, so a Trainer may have its own schedule, weight decay and parameter groups. Then a step must be an AdamW step
+with the settings of its groups, which the falsifier reads just before the step.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SAMPLED = 64  # elements of each tensor
 
 
 class LiveSteps:
-    """An `OnStep` around that of a claim. If that one counts the steps that moved the weights, this judges them.
+    """Wraps a claim's `OnStep`. If that one counts the steps that moved the weights, this class judges them.
 
-    A rate of 0 in all groups moves nothing, as in the first step of transformers' warm-ups. A run's first step may be
-    such a step, and then must move nothing. A later one is idle: the claims speak of steps that train.
+    A rate of 0 in all groups moves nothing, as in the first step of transformers' warm-ups. In the first step of a run
+    the weights must then stand still. Later steps with a rate of 0 do not count: the claims speak of steps that train.
     """
 
     def __init__(self, on_step: OnStep, model: nn.Module, parameters: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class LiveSteps:
         self._before: dict[str, Tensor] = {}
 
     def prepare(self, step: int, optimizer: Any) -> None:
-        """Read the live settings just before a step; copy some of the weights if the claim's watch expects others."""
+        """Read the live settings just before a step; copy some of the weights if the claim expects other settings."""
         self._optimizer = optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
         self._before = {}
         if not isinstance(self._on_step, StepWatch):
@@ -63,7 +63,7 @@ class LiveSteps:
             self._before = sampled(weights)
 
     def __call__(self, step: int, **values: float) -> None:
-        """Hand the step on, and count it by its own settings."""
+        """Pass the step on, and count it by its own settings."""
         watch = self._on_step
         if not self._before or not isinstance(watch, StepWatch):
             watch(step, **values)
@@ -74,7 +74,7 @@ class LiveSteps:
             watch.changes = changes + self._is_as_asked()
 
     def _is_as_asked(self) -> bool:
-        """Whether the weights moved, each by one step of its group, or rested in a first step of rate 0."""
+        """Whether each weight moved by one step of its group, or stood still in a first step of rate 0."""
         after = sampled(dict(self._model.named_parameters()))
         moved = {name for name, one in self._before.items() if not torch.equal(one, after[name])}
         if bool(moved) == self._rests:
@@ -85,7 +85,7 @@ class LiveSteps:
         return is_stepped and all(self._is_one_step(names, live, after) for names, live in self._asked)
 
     def _is_one_step(self, names: list[str], live: Configuration, after: Mapping[str, Tensor]) -> bool:
-        """Whether the weights of a group changed by one step with their slots. Without a gradient they have none."""
+        """Whether the weights of a group changed by one step with their slots; none exist without a gradient."""
         weights = dict(self._model.named_parameters())
         state = {name: self._optimizer.state.get(weights[name], {}) for name in names}
         slots = {slot: sampled({name: of[slot] for name, of in state.items() if slot in of}) for slot in SLOTS}
@@ -110,7 +110,7 @@ class LiveSteps:
 
 
 def sampled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy on the CPU of up to `_SAMPLED` elements of each tensor, with one transfer for each dtype and device."""
+    """A copy on the CPU of up to `_SAMPLED` elements of each tensor, with one transfer per dtype and device."""
     parts = {}
     for name, tensor in tensors.items():
         flat = tensor.detach().flatten()

@@ -1,7 +1,7 @@
-"""What the weights of a trainer in another process were after each step, by other runs of it.
+"""The weights of a trainer in another process after each step, from other runs of it.
 
-Its memory is not shown. But a step leaves the same weights whatever the distance of the checkpoints is. So the files of
-a run are compared with those of another run of as many steps that saves after each.
+Its memory is not shown. But the weights after a step do not depend on the checkpoint interval. So the files of a run
+are compared with those of a run of equal length that saves after each step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RepeatedRun:
     subject: Checkpointing
     files: WeightFiles
     paths: Mapping[str, Path]
-    """By what the claim calls the checkpoint."""
+    """By the claim's name of the checkpoint."""
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """The weights after a step, on the CPU.
@@ -46,22 +46,22 @@ class RepeatedRun:
 
     @propagates
     def at(self, step: int) -> Mapping[str, Tensor]:
-        """As `weights`, and hidden if they cannot be read."""
+        """As `weights`, hidden if they cannot be read."""
         return self.weights(step)
 
     def stands_still(self, step: int) -> bool:
-        """Whether a step left every tensor as the step before it did. Never of the first, whose rate may be 0."""
+        """Whether no tensor changed in this step. False for the first step, whose rate may be 0."""
         now, before = self.at(step), self.at(step - 1)
         return bool(_alike(before, now)) if isinstance(before, dict) and isinstance(now, dict) and now else False
 
 
 @propagates
 def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> RepeatedRun:
-    """Run the trainer again for so many steps, with a checkpoint after each; hidden for a run that has ended."""
+    """Run the trainer again for this many steps, with a checkpoint after each; hidden for a finished run."""
     with trial.subject_fault():
         subject = further_subject(trial, f"{name}-{steps}/new", checkpoint_every=1, steps=steps)
         files = weight_files(subject)
-        files.checkpoints(Path(subject.directory))  # a subject that shows no checkpoints is not run for nothing
+        files.checkpoints(Path(subject.directory))  # raises early if the subject shows no checkpoints
         subject.distill(on_step=lambda step, **values: None)
         paths = {called: path for path, called in files.checkpoints(Path(subject.directory)).items()}
     return RepeatedRun(subject, files, paths)
@@ -69,7 +69,7 @@ def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> R
 
 @propagates
 def repeat_alike(trial: Trial[Checkpointing], steps: int) -> RepeatedRun:
-    """As `repeat`; hidden if two equal runs leave other weights, because then nothing can be compared to the bit."""
+    """As `repeat`; hidden if two equal runs give different weights, because then bits cannot be compared."""
     one, other = repeat(trial, steps), repeat(trial, steps, "again")
     for step in range(1, steps + 1):
         if not _alike(one.weights(step), other.weights(step)):

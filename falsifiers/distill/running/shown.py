@@ -1,4 +1,4 @@
-"""Asking a subject for what not every subject has."""
+"""Calls a subject's optional methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @propagates
 def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
-    """What a method that not every subject has returns, such as `optimizer_state`; hidden if the subject lacks it."""
+    """The result of an optional method, such as `optimizer_state`; hidden if the subject lacks it."""
     ask = getattr(subject, method, None)
     if ask is None:
         raise NotObserved(f"{type(subject).__name__} has no {method}()")
@@ -33,8 +33,8 @@ def observed(values: list[T]) -> list[T]:
 def not_refused(ask: Callable[[], T], alike: Callable[[], object]) -> T:
     """What the subject returns. Call it inside `subject_fault`.
 
-    A subject may refuse what the machine does not allow: a cache on a full disk, for example. Then the falsifier does
-    something alike. Only if that is refused as well is the subject not to blame.
+    A subject may refuse what the machine does not allow, such as a cache on a full disk. Then the falsifier does a
+    similar thing itself. The subject is to blame only if that succeeds.
 
     Raises:
         NotMeasured: `alike` raised it.

@@ -1,4 +1,4 @@
-"""Builds a `transformers.Trainer` by a function of the project, and keeps the states of the random generators."""
+"""Builds a `transformers.Trainer` with a function of the project, and keeps the states of the random generators."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _DECISIVE = frozenset(
     {"steps", "batch", "sequence", "learning_rate", "warmup_steps", "gradient_norm", "alpha", "temperature"}
     | {"checkpoint_every", "dropout", "log_every"}
 )
-"""Parameters that decide what a run does. FUNCTION takes them, unless they are 0 or null, which turns them off."""
+"""Parameters that determine a run. FUNCTION must take them, unless their value is 0 or null, which turns them off."""
 
 
 class BuiltTrainer:
-    """A Trainer, with the states of the random generators that building it left."""
+    """A Trainer, with the states of the random generators after it was built."""
 
     def __init__(self, setting: Setting, directory: Path) -> None:
         name = setting.parameters["trainer"]
@@ -36,7 +36,7 @@ class BuiltTrainer:
             raise NotMeasured(f"{name} cannot be imported: {error}") from error
         arguments = _arguments(function, name, setting, directory)
         try:
-            with torch.enable_grad():  # what asks first may be evaluating
+            with torch.enable_grad():  # the first use may be in an evaluation
                 trainer = function(**arguments)
         except ImportError as error:
             raise NotMeasured(f"{name}: {error}; run make install, or install the extra trainers") from error
@@ -48,16 +48,16 @@ class BuiltTrainer:
 
     @contextmanager
     def as_after_building(self) -> Iterator[None]:
-        """Go on with the random numbers that follow the building, whatever was drawn or built in between."""
+        """Continue with the random numbers that follow the building, whatever was drawn or built since."""
         _set_chance(self._chance)
         yield
 
 
 def _arguments(function: Callable[..., Any], name: str, setting: Setting, directory: Path) -> dict[str, Any]:
-    """What FUNCTION takes: the setting, or parameters by name.
+    """The arguments of FUNCTION: the setting, or parameters by name.
 
     Raises:
-        NotMeasured: it lacks a parameter that decides what a run does, or needs one that the claim does not have.
+        NotMeasured: it does not take a parameter that determines a run, or requires one that the claim does not have.
     """
     wanted = inspect.signature(function).parameters
     own = {"setting": setting, "seed": setting.seed, "device": setting.device, "output_dir": str(directory)}
@@ -94,7 +94,7 @@ def _set_chance(state: Mapping[str, Any]) -> None:
 
 @contextmanager
 def restored_chance() -> Iterator[None]:
-    """Leave the random generators as they were."""
+    """Restore the states of the random generators at the end of the block."""
     before = _chance()
     try:
         yield

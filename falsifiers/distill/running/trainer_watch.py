@@ -18,18 +18,18 @@ from harness import Unobserved
 __all__ = ["Batch", "StepWatch", "inputs_and_labels", "labels_are_inputs", "on_fetch"]
 
 _IGNORED = -100
-"""The label that transformers leaves out of the loss."""
+"""The label that transformers excludes from the loss."""
 
 Batch = tuple[Tensor, Tensor]
 
 
 class StepWatch(TrainerCallback):  # type: ignore[misc]
-    """Tells the steps of a Trainer's run.
+    """Reports the steps of a Trainer's run.
 
     Attributes:
-        first: the step that the run started from.
-        losses: of each step, as reported.
-        saved: the checkpoints that it reported, without one that it makes at its end in any case.
+        first: the step from which the run started.
+        losses: the reported loss of each step.
+        saved: the reported checkpoints, without the one that every run makes at its end.
     """
 
     def __init__(self, trainer: Trainer, on_step: LiveSteps, fetched: Callable[[int, list[Any]], None]) -> None:
@@ -55,7 +55,7 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         trainer.add_callback(self)
 
     def tell(self) -> None:
-        """Tell the step that was made, if it has not been told."""
+        """Report the last step, unless it is reported already."""
         if self._pending is not None:
             (step, values), self._pending = self._pending, None
             self.losses.append(values["loss"])
@@ -64,7 +64,7 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
             self._gradients = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note where the run begins."""
+        """Record the step from which the run starts."""
         self.first = self._logged = state.global_step
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -72,19 +72,19 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         self.tell()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Read the live learning rate, and hold the gradients, which the Trainer drops after the step."""
+        """Read the live learning rate, and keep the gradients, which the Trainer drops after the step."""
         self._rate = self._trainer.optimizer.param_groups[0]["lr"]
         self._on_step.prepare(state.global_step + 1, self._trainer.optimizer)
         weights = self._trainer.model.parameters()
         self._gradients = {weight: weight.grad for weight in weights if weight.grad is not None}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A step was made. What it logs and saves comes next."""
+        """A step was made. The Trainer logs and saves it next."""
         self._pending = state.global_step, {"loss": float(self._loss), "learning_rate": float(self._rate)}
         self._loss = 0.0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """A log of one step says what the Trainer reports of it. A log of several is their mean."""
+        """A log of one step has the reported values. A log of several steps has their means."""
         if not logs or "loss" not in logs:
             return
         if state.global_step - self._logged == 1 and self._pending is not None:
@@ -92,22 +92,22 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         self._logged = state.global_step
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note a periodic checkpoint."""
+        """Record a periodic checkpoint."""
         files = TrainerFiles(lambda: self._trainer)
         if files.is_periodic(state.global_step):
             self.saved.append(Path(args.output_dir) / files.name(state.global_step))
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """After the last epoch, tell the last step before anything else changes the weights."""
+        """Report the last step of the last epoch before anything else changes the weights."""
         if control.should_training_stop or state.global_step >= state.max_steps:
             self.tell()
 
 
 @contextmanager
 def _with_gradients(held: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
-    """Show the gradients of the last step on the weights, as long as nothing trains.
+    """Show the gradients of the last step on the weights while nothing trains.
 
-    If the Trainer has set them to zero, and not to None, they are lost; then none are shown.
+    If the Trainer set them to zero instead of None, they are lost, and none are shown.
     """
     found = {weight: weight.grad for weight in held}
     for weight, gradient in held.items():
@@ -120,7 +120,7 @@ def _with_gradients(held: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
 
 
 def on_fetch(trainer: Trainer, fetched: Callable[[int, list[Any]], None]) -> None:
-    """Hand the samples of each step on when the Trainer has fetched them, with the number of the step."""
+    """Pass on the samples of each step, with its number, once the Trainer has fetched them."""
     fetch = trainer.get_batch_samples
 
     def get_batch_samples(*arguments: Any, **named: Any) -> Any:
@@ -147,7 +147,7 @@ def inputs_and_labels(samples: list[Any]) -> Batch | Unobserved:
             return Unobserved("the batch leaves out tokens, by its labels or its attention mask")
         if inputs.shape != labels.shape or inputs.dim() != 2:
             return Unobserved(f"the batch has input_ids {tuple(inputs.shape)} and labels {tuple(labels.shape)}")
-        shifts = torch.equal(inputs[:, 1:], labels[:, 1:])  # no loss has the first label, whatever it is
+        shifts = torch.equal(inputs[:, 1:], labels[:, 1:])  # the first label has no part in a loss, whatever it is
         pairs.append((inputs[:, :-1], labels[:, 1:]) if shifts else (inputs, labels))
     if not pairs or len({inputs.shape[1] for inputs, _ in pairs}) != 1:
         return Unobserved("the rows of a step have different lengths")
@@ -156,7 +156,7 @@ def inputs_and_labels(samples: list[Any]) -> Batch | Unobserved:
 
 
 def labels_are_inputs(sample: Mapping[str, Tensor]) -> bool:
-    """Whether the labels of a batch are its inputs, so that the loss shifts them."""
+    """Whether the labels of a batch equal its inputs, so that the loss shifts them."""
     if not sample.keys() >= {"input_ids", "labels"}:
         return False
     return torch.equal(sample["input_ids"][:, 1:], sample["labels"][:, 1:])

@@ -1,4 +1,4 @@
-"""Watching a run: how many steps there were, whether each moved the weights, and what it ran on."""
+"""Watches a run: the number of steps, whether each moved the weights, and what the run used."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a g
 
 
 class Overrun(Exception):
-    """A run made far more steps than it was asked for, and was ended."""
+    """A run made far more steps than requested, and was stopped."""
 
 
 class StepWatch:
-    """An `OnStep` that counts for itself, and every `watch_every` steps compares the live weights with its last look.
+    """An `OnStep` that counts steps, and every `watch_every` steps compares the live weights with the last check.
 
-    If it looks at every step and the subject shows its optimizer, weights count as changed only if they changed by
-    exactly one step of AdamW. After `most` steps it raises `Overrun`, so that the trial does not wait for a run
-    without end.
+    If it checks every step and the subject shows its optimizer, weights count as changed only if they changed by
+    exactly one step of AdamW. After `most` steps it raises `Overrun`, so that the trial does not wait for an endless
+    run.
 
     Attributes:
-        steps: how often the subject reported a step.
-        changes: at how many of the looks the weights differed from the look before; hidden if a look was denied.
-        looks: how often it looked at the weights since the first look.
+        steps: the number of steps that the subject reported.
+        changes: the number of checks at which the weights had changed; hidden if a check failed.
+        looks: the number of checks, without the first.
     """
 
     def __init__(self, trial: Trial[Any], subject: Distillation | None = None, most: float = math.inf) -> None:
-        """Take the first look at the trial's subject, or at another. Its part in it may raise, so do this inside
-        `subject_fault`. Only the steps of the trial's own subject are reported to the series."""
+        """Read the weights of the trial's subject, or of another. That may raise: call this inside `subject_fault`.
+
+        Only the steps of the trial's own subject enter the series.
+        """
         self._trial = trial
         self._subject: Distillation = trial.subject if subject is None else subject
         self._most = most
@@ -57,16 +59,16 @@ class StepWatch:
 
     @property
     def made(self) -> int:
-        """The steps by the optimizer's own count where it is shown, else as the subject reported them."""
+        """The number of steps by the optimizer's own count if it is shown, else as the subject reported them."""
         return self.steps + self._uncounted
 
     @property
     def unmoved(self) -> list[str]:
-        """Names of the tensors that at the last look were as at the first; hidden if a look was denied."""
+        """The names of the tensors that were equal at the first and the last check; hidden if a check failed."""
         return _unmoved(self._first, self._seen)
 
     def __call__(self, step: int, **values: float) -> None:
-        """Count a step and hand its values on to the trial's series."""
+        """Count a step and pass its values on to the trial's series."""
         with self._trial.falsifier_fault():  # the subject calls this, but what follows is the falsifier's code
             self.steps += 1
             if self._subject is self._trial.subject:
@@ -100,17 +102,17 @@ class Training(Generic[W]):
 
     @property
     def steps(self) -> int:
-        """The steps as counted; hidden if not every step was told."""
+        """The counted steps; hidden if not every step was reported."""
         return self.run.if_every_step_is_told(self.watch.steps)
 
     @property
     def changes(self) -> int:
-        """At how many looks the weights had changed; hidden if a look was denied, or an output told of none."""
+        """The number of checks at which the weights had changed; hidden if a check failed, or no step was reported."""
         return self._looked_at(self.watch.changes)
 
     @property
     def unmoved(self) -> list[str]:
-        """Names of the tensors that never changed; hidden as `changes` is."""
+        """The names of the tensors that never changed; hidden as `changes` is."""
         return self._looked_at(self.watch.unmoved)
 
     def _looked_at(self, value: Any) -> Any:
@@ -122,7 +124,7 @@ class Training(Generic[W]):
 
 
 def train(trial: Trial[Any], watching: Callable[[Trial[Any]], W] = StepWatch) -> Training[W]:  # type: ignore[assignment]
-    """Let the trial's subject train to its end while a watch counts; record what it ran on."""
+    """Train the trial's subject to its end under a watch; record what the run used."""
     with trial.subject_fault():
         watch = watching(trial)
         run = trial.subject.distill(on_step=watch)
@@ -131,9 +133,9 @@ def train(trial: Trial[Any], watching: Callable[[Trial[Any]], W] = StepWatch) ->
 
 
 def read_back(trial: Trial[Any], steps: int) -> None:
-    """Resolve steps as counted, and device and dtype as the live parameters have them, not as configuration says.
+    """Resolve steps as counted, and device and dtype of the live parameters instead of the configured ones.
 
-    Parameters that disagree are all named, as in `cpu+cuda`, which no request equals.
+    If parameters differ, all values are named, as in `cpu+cuda`, which no request equals.
     """
     with trial.subject_fault():
         weights = trial.subject.student_weights()
@@ -167,7 +169,7 @@ def _both(one: bool, other: bool) -> bool:
 
 @propagates
 def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly, by name."""
+    """A copy on the CPU of up to `_SAMPLED` elements of every tensor, evenly spaced, by name."""
     glimpses = {}
     for name, weight in sorted(weights.items()):
         flat = weight.detach().flatten()
@@ -177,7 +179,7 @@ def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @propagates
 def _glimpse_of_slots(slots: Slots) -> Slots:
-    """The same of the optimizer's slots, by parameter.
+    """The same for the optimizer's slots, by parameter.
 
     Raises:
         NotObserved: there are none.
@@ -191,7 +193,7 @@ def _glimpse_of_slots(slots: Slots) -> Slots:
 
 @propagates
 def _count(state: Slots) -> int:
-    """How many steps the optimizer has counted, of the parameter that had most.
+    """The largest number of steps that the optimizer has counted for a parameter.
 
     Raises:
         NotObserved: it counts none.
@@ -203,5 +205,5 @@ def _count(state: Slots) -> int:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal to the bit; a NaN that stays is no movement."""
+    """Whether two tensors are equal to the bit; a NaN equals itself."""
     return torch.equal(one.view(torch.uint8), other.view(torch.uint8))

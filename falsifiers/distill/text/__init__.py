@@ -1,1 +1,1 @@
-"""The text that teacher, student and falsifier read, and a cache of what is costly to make."""
+"""The text that teacher, student and falsifier read, and a cache for tensors that are slow to compute."""

@@ -1,8 +1,8 @@
 """Real text for teacher and student, cut into blocks; every tenth is held out.
 
 The text is the sources of the running Python's standard library, or the file that parameter `corpus` names. It is cut
-at line ends into blocks of about 8 KiB; a sequence never crosses from one block to the next, so that training and
-held-out sequences cannot share a byte's position. Falsifiers read the held-out blocks by themselves.
+at line ends into blocks of about 8 KiB. A sequence never crosses two blocks, so training and held-out sequences share
+no byte of the text. Falsifiers read the held-out blocks with their own code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tokens = npt.NDArray[np.integer[Any]]
 
 _BLOCK_BYTES = 8192
 _HELD_OUT_EVERY = 10
-# Tests are left out because distributions ship them apart, so the text would depend on how Python was installed.
+# Tests are left out: distributions package them separately, so the text would depend on the installation.
 _LEFT_OUT = frozenset({"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"})
 
 
@@ -40,7 +40,7 @@ class Corpus:
 
     Attributes:
         training: blocks of token ids, one array [tokens] each.
-        digest: SHA-256 of the text's bytes, in hex, with those that are held out.
+        digest: SHA-256 of the text's bytes, in hex, including the held-out ones.
     """
 
     training: tuple[Tokens, ...]
@@ -63,7 +63,7 @@ def load_corpus(parameters: Mapping[str, Any], cache: Path) -> Corpus:
 
 
 def blocks_of(text: bytes) -> list[bytes]:
-    """Cut a text at line ends into blocks of one to two times `_BLOCK_BYTES`; joined again they are the text."""
+    """Cut a text at line ends into blocks of one to two times `_BLOCK_BYTES`; the blocks concatenated are the text."""
     blocks, start = [], 0
     while start < len(text):
         line_end = text.find(b"\n", start + _BLOCK_BYTES, start + 2 * _BLOCK_BYTES)
@@ -111,7 +111,7 @@ def _text(named: object) -> bytes:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    """All Python files below a folder, without descending into what is left out: site-packages can be large."""
+    """All Python files below a folder, without excluded folders: site-packages can be large."""
     for path, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
         yield from (Path(path, name) for name in files if name.endswith(".py"))

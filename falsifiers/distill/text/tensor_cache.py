@@ -1,4 +1,4 @@
-"""Keeps tensors that are costly to make between runs; a file counts only if its digest is right."""
+"""Caches tensors that are slow to compute; a file counts only if its digest is right."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _DIGEST_KEY = "content_sha256"
 def cached_tensors(
     folder: Path, kind: str, determined_by: Mapping[str, Any], make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Return the tensors that `make` makes, from `folder` if an earlier trial left them there whole.
+    """The tensors that `make` computes, from `folder` if an earlier trial left them there intact.
 
-    The file is named by a digest of `determined_by` (strict JSON), written beside its place and renamed, and holds a
-    digest of its content: a file that is torn, altered or foreign is made again. One trial makes, others wait for it.
+    The file name is a digest of `determined_by` (strict JSON). The file is written beside its place and renamed, and
+    holds a digest of its content: a file that is torn, altered or foreign is replaced. Other trials wait while one
+    computes.
 
     Returns: CPU tensors by name.
 
@@ -52,7 +53,7 @@ def _cached(
         return kept
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
-        kept = _load(path)  # another trial may have made it meanwhile
+        kept = _load(path)  # another trial may have written it meanwhile
         if kept is not None:
             return kept
         tensors = {name: tensor.cpu().contiguous() for name, tensor in make().items()}
@@ -78,7 +79,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 def _load(path: Path) -> dict[str, Tensor] | None:
     """The tensors of a file whose content matches its digest, else None."""
     with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
-        # Clones, because a mapped file starts its tensors at any multiple of eight bytes and can change under us.
+        # Clones: a mapped file aligns its tensors only to eight bytes and can change later.
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a mapping
         if (file.metadata() or {}).get(_DIGEST_KEY) == tensors_digest(tensors):
             return tensors
