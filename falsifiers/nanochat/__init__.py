@@ -1,1 +1,1 @@
-"""Claims about training nanochat on GB10: its loss, its kernels, and what was said of its speed."""
+"""Claims about training nanochat on GB10: its loss, its kernels, and published figures of its speed."""

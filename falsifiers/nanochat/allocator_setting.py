@@ -1,4 +1,4 @@
-"""F-GB10-ALLOC-001: the allocator's setting is in effect, and less memory is reserved without use."""
+"""F-GB10-ALLOC-001: the allocator's setting takes effect, and less reserved memory is unused."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["falsify"]
 
 _MODULE = "falsifiers.nanochat.alternating_steps"
 _SECONDS = 240.0
-"""Two processes end within the time of a trial."""
+"""The time for both processes."""
 
 
 def falsify(trial: Trial[AllocatorSetting]) -> None:
-    """Make steps whose batch grows and shrinks in two processes, with the subject's setting and without one."""
+    """Run steps with a varying batch in two processes: with the subject's setting, and without it."""
     with trial.subject_fault():
         told, late = dict(trial.subject.environment()), dict(trial.subject.late())
         on = _steps(told, late, trial.parameters["rows"])
     off = _steps({}, {}, trial.parameters["rows"])
-    right = steps(trial.parameters["rows"])["losses"]  # in this process, whatever its allocator
+    right = steps(trial.parameters["rows"])["losses"]  # this process has any allocator
     trial.measure(
         loss_differences=[
             abs(got - true) / abs(true) for one in (on, off) for got, true in zip(one["losses"], right, strict=True)
@@ -40,7 +40,7 @@ def falsify(trial: Trial[AllocatorSetting]) -> None:
 
 
 def _steps(environment: Mapping[str, str], late: Mapping[str, str], rows: list[int]) -> dict[str, Any]:
-    """Return what a process with these variables says of its allocator."""
+    """Return what a process with these variables prints about its allocator."""
     found: dict[str, Any] = printed(
         _MODULE, json.dumps(dict(late)), json.dumps(rows),
         environment=environment, unset=("ALLOC_CONF",), seconds=_SECONDS,

@@ -1,4 +1,4 @@
-"""Steps whose batch grows and shrinks, and what torch's allocator makes of them; run as a process of its own.
+"""Runs steps with a varying batch in a process of its own, and prints the statistics of torch's allocator.
 
 python -m falsifiers.nanochat.alternating_steps '{}' '[1024, 4096]'
 """
@@ -19,7 +19,7 @@ _WIDTH, _LAYERS = 2048, 4
 
 
 def steps(rows: Sequence[int]) -> dict[str, Any]:
-    """Make a step for each number of rows. Return the losses, and the most memory in use and reserved, in bytes."""
+    """Run a step for each number of rows. Return the losses, and the peaks of allocated and reserved bytes."""
     generator = torch.Generator("cuda").manual_seed(0)
     losses, reserved = [], 0
     for count in rows:
@@ -38,7 +38,7 @@ def steps(rows: Sequence[int]) -> dict[str, Any]:
 
 
 def main(late: str, rows: str) -> None:
-    """Set the variables of `late` behind the first tensor, make the steps, and print all that is known as JSON."""
+    """Set the variables of `late` after the first tensor, run the steps, and print the results as JSON."""
     first = torch.zeros(1 << 20, device="cuda")
     os.environ.update(json.loads(late))
     found = steps(json.loads(rows))

@@ -1,4 +1,4 @@
-"""F-GB10-BOUND-001: a step of d20 is limited by the bandwidth of memory."""
+"""F-GB10-BOUND-001: memory bandwidth limits a step of d20."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CONTROLS: Final = {
     "elementwise": (float(_NUMBERS), 4.0 * _NUMBERS),
     "product": (2.0 * _SIDE**3, 6.0 * _SIDE**2),
 }
-"""Operations, and bytes of bfloat16, of an addition to each number and of a product of square matrices."""
+"""Operations and bytes in bfloat16 of two controls: adding to each number, and a product of square matrices."""
 _BYTES_A_PARAMETER: Final = 8
-"""The account of analyze_bandwidth.py: two bytes each, read forward and backward, written and read as gradient."""
+"""By analyze_bandwidth.py: two bytes each to read forward, read backward, write and read as gradient."""
 _WARMUP, _TIMED = 3, 7
 
 
 def falsify(trial: Trial[BoundAnalysis]) -> None:
-    """Ask the subject about a step, by the published account, and about two controls; on a GPU, measure all three."""
+    """Ask the subject about a step, by the published figures, and about two controls; on a GPU, measure all three."""
     asked = trial.parameters
     peaks = asked["peak_operations"], asked["peak_bytes"]
     with torch.device("meta"):
@@ -49,9 +49,9 @@ def _shape(asked: Mapping[str, Any]) -> Shape:
 
 
 def _measure(trial: Trial[BoundAnalysis], operations: float) -> None:
-    """Measure which shares of the measured roofs the controls and a compiled step reach.
+    """Measure the share of the measured peak rates that the controls and a compiled step reach.
 
-    The step's traffic is what each of its kernels is given and returns, once a launch.
+    The step's traffic is the size of every kernel's inputs and outputs, once per launch.
     """
     from harness.tools.roofline.roofs import measured
     from harness.tools.roofline.step import profiled
@@ -86,8 +86,8 @@ def _product() -> Callable[[], object]:
 
 
 def _step(asked: Mapping[str, Any]) -> Callable[[], object]:
-    """Return a step whose loss and blocks are compiled. All blocks share the code that the first one makes."""
-    inductor.compile_threads = 1  # no pool of processes for a dozen kernels
+    """Return a step with compiled loss and blocks. All blocks share the code compiled for the first."""
+    inductor.compile_threads = 1  # few kernels need no pool of compiler processes
     with torch.device("cuda"):
         model = Gpt(_shape(asked), torch.compile(plain_loss, dynamic=False)).to(torch.bfloat16)
         tokens = torch.randint(asked["vocabulary"], (asked["rows"], asked["sequence"]))
@@ -102,7 +102,7 @@ def _step(asked: Mapping[str, Any]) -> Callable[[], object]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Return the median time of a work."""
+    """Return the median time of `work`."""
     samples = []
     for number in range(_WARMUP + _TIMED):
         torch.cuda.synchronize()

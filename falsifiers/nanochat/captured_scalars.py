@@ -1,4 +1,4 @@
-"""A process that compiles a function with `.item()`, with what its environment says of captured scalars."""
+"""Compiles a function with `.item()` in a process whose environment sets scalar capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F-GB10-ARCHLIST-001: a GB10 runs the machine code of sm_120, although no list names sm_121a."""
+"""F-GB10-ARCHLIST-001: a GB10 runs machine code for sm_120, although no list names sm_121a."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _PTX = """.version 8.0
     ret;
 }}
 """
-"""Adds one to each of as many numbers as there are threads."""
+"""Adds one to one number per thread."""
 
 
 def falsify(trial: Trial[CodeChoice]) -> None:
-    """Ask about drawn lists and the recorded ones; on a GPU, let the driver load real code for it and for others."""
+    """Ask about random and recorded lists; on a GPU, let the driver load real code for this GPU and for others."""
     architectures = [
         f"{form}_{capability.replace('.', '')}{letter}"
         for form in ("sm", "compute")
@@ -74,7 +74,7 @@ def falsify(trial: Trial[CodeChoice]) -> None:
 
 
 def _load(trial: Trial[CodeChoice]) -> None:
-    """Compile for each target, load it, run it, and compare with what the subject foretells for this GPU."""
+    """Compile for each target, load and run the code, and compare with the subject's prediction for this GPU."""
     major, minor = torch.cuda.get_device_capability()
     foretold_wrongly, sums, loads = [], [], 0
     values = torch.ones(256, device="cuda")
@@ -95,13 +95,13 @@ def _load(trial: Trial[CodeChoice]) -> None:
 
 
 def of_capability(architectures: list[str], capability: str) -> list[str]:
-    """Return the architectures that have this compute capability, whatever their letter."""
+    """Return the architectures of this compute capability, with any suffix."""
     number = capability.replace(".", "")
     return [one for one in architectures if one.partition("_")[2].rstrip("af") == number]
 
 
 def _compiled(target: str, folder: Path) -> bytes:
-    """Return machine code for an "sm_" target, and PTX, which ends with a zero, for a "compute_" one."""
+    """Return machine code for an "sm_" target; for a "compute_" target PTX, which ends with a zero byte."""
     if target.startswith("compute_"):
         return _PTX.format(target=target.replace("compute_", "sm_")).encode() + b"\0"
     known = [one for one in toolchain.ptxas() if target in one.details.get("targets", ())]
@@ -116,7 +116,7 @@ def _compiled(target: str, folder: Path) -> bytes:
 
 
 def _run(code: bytes, values: Tensor) -> float | None:
-    """Return the sum of 256 values that the code increased, or None if the driver does not load it for this GPU."""
+    """Return the sum of 256 values that the code incremented, or None if the driver does not load it for this GPU."""
     import numpy as np
     from cuda.bindings import driver
 
@@ -134,7 +134,7 @@ def _run(code: bytes, values: Tensor) -> float | None:
 
 
 def _call(answer: Any) -> Any:
-    """Return the value of a call of the driver."""
+    """Return the values of a driver call after its status."""
     if int(answer[0]) != 0:
         raise NotMeasured(f"a call of CUDA failed: {answer[0]}")
     return answer[1] if len(answer) > 1 else None

@@ -1,4 +1,4 @@
-"""F-GB10-LIGER-LOSS-001: torch.compile keeps the loss of Liger's fused cross-entropy, and its gradients."""
+"""F-GB10-LIGER-LOSS-001: torch.compile does not change the loss of Liger's fused cross-entropy, nor its gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness import Trial
 __all__ = ["falsify"]
 
 _USED = 64
-"""Tensors as long as the rows, more than a loss keeps."""
+"""Tensors of one number per row, more than a loss allocates."""
 
 
 def falsify(trial: Trial[MaybeCompiled]) -> None:
@@ -55,7 +55,7 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
 
 
 def _answer(loss: object, asked: Question) -> tuple[float, tuple[Tensor, Tensor]]:
-    """Return the loss and its gradients. The memory that the loss gets for its rows held other numbers before."""
+    """Return the loss and its gradients. The memory that the loss will allocate is filled with other numbers first."""
     used = [torch.full(asked.targets.shape, 7.0, device=asked.targets.device) for _ in range(_USED)]
     del used
     inputs = asked.hidden.detach().clone().requires_grad_(), asked.weight.detach().clone().requires_grad_()

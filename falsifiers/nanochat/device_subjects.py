@@ -16,7 +16,7 @@ __all__ = [
 
 
 class Assembler(Protocol):
-    """What knows which ptxas takes which target, and runs it; built as `Subject(setting)`."""
+    """Predicts which ptxas knows which target, and runs one; built as `Subject(setting)`."""
 
     def accepts(self, version: str, target: str) -> bool:
         """Return whether a ptxas that prints this text for `--version` knows a target, such as "sm_121a"."""
@@ -28,15 +28,15 @@ class Assembler(Protocol):
 
 
 class PtxasChoice(Protocol):
-    """What makes Triton run one ptxas; built as `Subject(setting)`."""
+    """Makes Triton run a given ptxas; built as `Subject(setting)`."""
 
     def variables(self, ptxas: Path) -> Mapping[str, str]:
-        """Return the environment variables with which Triton compiles by this program, for every target."""
+        """Return the environment variables that make Triton use this program for every target."""
         ...
 
 
 class CodeChoice(Protocol):
-    """What knows how a GPU runs code that was built for others; built as `Subject(setting)`."""
+    """Predicts how a GPU runs code that was built for others; built as `Subject(setting)`."""
 
     def how(self, architectures: Sequence[str], capability: str) -> Literal["machine code", "PTX", "not at all"]:
         """Return how a GPU of a compute capability such as "12.1" runs code.
@@ -48,29 +48,29 @@ class CodeChoice(Protocol):
 
 
 class SmallGpuPatch(Protocol):
-    """What lets Inductor tune on a GPU with few multiprocessors; built as `Subject(setting)`."""
+    """Lets Inductor tune on a GPU with few multiprocessors; built as `Subject(setting)`."""
 
     def applied(self) -> AbstractContextManager[object]:
-        """Return a context in which it does."""
+        """Return a context in which Inductor tunes."""
         ...
 
 
 Candidate = Mapping[str, int]
-"""A configuration of a kernel: `rows`, `columns` and `depth` of its blocks, and `stages` in flight."""
+"""A kernel configuration: `rows`, `columns` and `depth` of its blocks, and pipeline `stages`."""
 Run = Callable[[Candidate], tuple[float, Tensor]]
 """Runs a kernel with a configuration: seconds and result. Raises Triton's OutOfResources if it does not fit."""
 
 
 class Tuner(Protocol):
-    """What finds the fastest configuration whose result is right; built as `Subject(setting)`."""
+    """Finds the fastest configuration with a right result; built as `Subject(setting)`."""
 
     def choose(self, candidates: Sequence[Candidate], run: Run, right: Callable[[Tensor], bool]) -> Candidate | None:
-        """Return the candidate; None if no one gives a right result."""
+        """Return the configuration; None if none gives a right result."""
         ...
 
 
 class Utilisation(Protocol):
-    """What a trainer computes of its speed; built as `Subject(setting)`."""
+    """A trainer's speed figures; built as `Subject(setting)`."""
 
     def mfu(
         self, operations: float, seconds: float, dtype: str, device: str, peaks: Mapping[str, float]
@@ -78,26 +78,26 @@ class Utilisation(Protocol):
         """Return the share of the device's peak that steps reached, or None if the peak cannot be right.
 
         Args:
-            operations: of floating point, in all steps together.
-            seconds: that the steps took.
+            operations: floating-point operations of all steps together.
+            seconds: the duration of the steps.
             dtype: of the products, such as "bfloat16".
-            device: its name, as the driver tells it.
-            peaks: measured rates of products in operations a second, by dtype.
+            device: its name by the driver.
+            peaks: measured rates of products in operations per second, by dtype.
         """
         ...
 
 
 class Quantiser(Protocol):
-    """Emulated NVFP4: four bits a number, and a scale for each block; built as `Subject(setting)`."""
+    """Emulated NVFP4: four bits per number, and a scale per block; built as `Subject(setting)`."""
 
     def quantised(self, values: Tensor) -> Tensor:
-        """Return the numbers that NVFP4 keeps of float32 values [rows, columns], in float32, blocks along the rows."""
+        """Return float32 values [rows, columns] rounded to NVFP4, in float32, with blocks along the rows."""
         ...
 
     def linear(self, inputs: Tensor, weight: Tensor) -> Tensor:
-        """Return inputs [rows, width] @ weight[out, width].T with gradients, as a training step of the recipe has it.
+        """Return inputs [rows, width] @ weight[out, width].T with gradients, as in a training step of the recipe.
 
-        The product and the gradient of the inputs have quantised factors; the gradient of the weight has not.
+        The factors of the product and of the inputs' gradient are quantised; those of the weight's gradient are not.
         """
         ...
 
@@ -110,10 +110,10 @@ class TokenStream(Protocol):
         ...
 
     def encode(self, texts: Sequence[str], threads: int, batch: int) -> Sequence[int]:
-        """Return the tokens of all texts, one after the other.
+        """Return the tokens of all texts, concatenated.
 
         Args:
-            threads: how many of them work side by side.
+            threads: how many threads work in parallel.
             batch: texts that a thread takes at a time.
         """
         ...

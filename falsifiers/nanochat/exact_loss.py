@@ -1,4 +1,4 @@
-"""F-GB10-FLCE-EXACT-001: a loss that never makes all logits has the value and the gradients of one that does."""
+"""F-GB10-FLCE-EXACT-001: a loss that never computes all logits has the value and the gradients of the plain one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["falsify"]
 def falsify(trial: Trial[HeadLoss]) -> None:
     """Compare loss and gradients with float64, case by case; the contract bounds the errors of each precision.
 
-    Then try whether the loss depends on its arguments alone.
+    Then check that the loss depends on its arguments alone.
     """
     devices: set[str] = set()
     state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
-        right = truth(asked)  # first, because a subject may work in its inputs' memory
+        right = truth(asked)  # before the call, because a subject may overwrite its inputs
         with trial.subject_fault(), state.watched(asked.hidden, asked.weight, asked.targets, asked.upstream):
             answer = trial.subject(asked)
             devices.update(one.device.type for one in (answer.loss, answer.of_hidden, answer.of_weight))
@@ -44,10 +44,10 @@ def falsify(trial: Trial[HeadLoss]) -> None:
 
 
 def _errors(asked: HeadQuestion, answer: Answer, right: Truth) -> dict[str, float]:
-    """Return by name what the contract bounds.
+    """Return the measurements that the contract bounds, by name.
 
-    Logits in half precision are exact, so each element of a gradient is held against its own parts. Others are not: a
-    logit's error is relative to the largest logit, so errors are held against the gradient's largest element.
+    Logits in half precision are exact, so the scale of an error is the sum of the terms of each gradient element. In
+    other dtypes a logit's error is relative to the largest logit, so the scale is the gradient's largest element.
     """
     precision = str(asked.hidden.dtype).removeprefix("torch.")
     of_loss = _largest((answer.loss.double() - right.loss).abs() / right.loss_size.clamp_min(1.0))

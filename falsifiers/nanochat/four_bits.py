@@ -1,6 +1,6 @@
-"""F-GB10-NVFP4-QUANT-001: NVFP4's recipe keeps the numbers that it defines, and training goes on with them.
+"""F-GB10-NVFP4-QUANT-001: NVFP4's recipe rounds as defined, and training with it converges.
 
-The products run in float32 on numbers that NVFP4 can hold: a proxy of Blackwell's tensor cores, which are not needed.
+The products run in float32 on numbers that NVFP4 can represent. That emulates Blackwell's tensor cores.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def falsify(trial: Trial[Quantiser]) -> None:
 
 
 def _known(seed: int) -> list[dict[str, Any]]:
-    """Return numbers halfway between two that are kept, blocks that are kept as zeros, and more rows than 1,024."""
+    """Return numbers halfway between two NVFP4 numbers, blocks that round to zeros, and more rows than 1,024."""
     plain = {"rows": 16, "columns": 64, "out": 32, "seed": seed, "exponent": 0, "spread": 3.0, "zeros": False}
     return [
         {**plain, "halves": True},
@@ -89,7 +89,7 @@ def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tens
 
 
 def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return quarters up to 6, times a power of two for each 16: many lie halfway between two numbers of E2M1."""
+    """Return multiples of 1/4 up to 6, times a power of two per 16: many lie halfway between two numbers of E2M1."""
     quarters = torch.randint(-24, 25, like.shape, generator=generator) / 4.0
     quarters[:, ::16] = 6.0
     powers = 2.0 ** torch.randint(0, 7, (len(like), like.shape[1] // 16, 1), generator=generator)
@@ -99,7 +99,7 @@ def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _number_error(made: Tensor, right: Tensor) -> float:
-    """Return the largest difference, relative to the largest right number of its block; infinite where all are 0."""
+    """Return the largest difference relative to the largest expected number of its block; infinite if all are 0."""
     if made.shape != right.shape:
         return float("inf")
     blocks, due = (one.detach().double().cpu().unflatten(-1, (-1, 16)) for one in (made, right))
@@ -108,7 +108,7 @@ def _number_error(made: Tensor, right: Tensor) -> float:
 
 
 def _error(made: Tensor | None, right: Tensor) -> float:
-    """Return the largest difference, relative to the largest number that is right."""
+    """Return the largest difference relative to the largest expected number."""
     if made is None or made.shape != right.shape:
         return float("inf")
     largest = float(right.abs().max()) or 1.0

@@ -1,4 +1,4 @@
-"""A module of these claims, run in a process that starts with variables of its own."""
+"""Runs a module of these claims in a process with its own environment variables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def printed(
     """Run a module with `python -m`, and return the JSON document that it prints.
 
     Args:
-        environment: its variables, beside those of this process.
-        unset: beginnings or ends of the names of this process's variables that it starts without.
+        environment: variables in addition to those of this process.
+        unset: prefixes or suffixes of the names of this process's variables to remove.
 
     Raises:
-        RuntimeError: it ended with another status than 0.
+        RuntimeError: its exit status is not 0.
         harness.machine.limited_process.Stopped: it did not end within `seconds`, and was killed.
     """
     clean = {name: value for name, value in os.environ.items() if not (name.startswith(unset) or name.endswith(unset))}

@@ -1,4 +1,4 @@
-"""F-GB10-LIGER-GRAPHBREAK-001: Liger's fused loss breaks a compiled graph once, and not if scalars are captured."""
+"""F-GB10-LIGER-GRAPHBREAK-001: Liger's fused loss breaks a compiled graph once; with captured scalars it does not."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from harness import NotMeasured, Trial
 __all__ = ["falsify"]
 
 _SECONDS = 50.0
-"""Two processes end within the time of a trial."""
+"""The time for both processes."""
 
 
 def falsify(trial: Trial[MaybeCompiled]) -> None:
     """Count the reasons for breaks in a step of the compiled loss, by default and with captured scalars.
 
-    A frame that is compiled again repeats its reasons, so each is counted once.
+    Recompilation repeats the reasons of a frame, so each is counted once.
 
     Raises:
-        NotMeasured: without the subject's variables `.item()` breaks no graph either.
+        NotMeasured: `.item()` breaks no graph even without the subject's variables.
     """
     breaks, graphs = {}, {}
     for captured in (False, True):
@@ -51,7 +51,7 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
 
 
 def _in_process(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a process with these variables counts. Compiling that is switched off makes no break and no graph."""
+    """Return the counts of a process with these variables; without compilation there is no break and no graph."""
     found: dict[str, Any] = printed(
         "falsifiers.nanochat.captured_scalars",
         environment=environment, unset=("TORCHDYNAMO_", "TORCH_COMPILE_"), seconds=_SECONDS,

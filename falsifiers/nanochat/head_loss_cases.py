@@ -1,10 +1,10 @@
 """The inputs on which the loss is tried. A case is JSON; its tensors are drawn from its own seed.
 
-In half precision, hidden states and heads are small integers times a power of two. Then every logit is exact in
-whatever order the product is summed, so a loss can be as exact as in float32.
+In half precision, hidden states and heads are small integers times a power of two. Every logit is then exact in any
+order of summation, so a loss can be as exact as in float32.
 
-The first two rows have the first and the last token of the vocabulary as targets. What comes from above for the losses
-of rows is strided, as the gradient of a sum is, and zero for a quarter of them.
+The first two rows have the first and the last token of the vocabulary as targets. The upstream gradient of the losses
+of rows is strided, as the gradient of a sum is, and zero for a quarter of the rows.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return cases that every search begins with.
 
-    A small one; one row, and a token more than a step of the kernels has; some and all rows ignored; logits beyond 88;
-    every option at once; each reduction; each input frozen; and many rows that are alike, so that what they add to a
-    sum has one sign and a sum in half precision stops growing. The mean of these has parts too small for float16 unless
-    they are scaled. At last there are no rows.
+    A small one; one row, and one token more than a kernel's block; some and all rows ignored; logits beyond 88; every
+    option at once; each reduction; each input frozen; and many equal rows, whose terms have one sign, so that a sum in
+    half precision stops growing. Their mean has terms too small for float16 unless they are scaled. The last case has
+    no rows.
     """
     small = {
         "rows": 6, "vocabulary": 24, "width": 8, "scale": 4.0, "alike": False, "ignored": 0.0, "ignore_index": -100,
@@ -96,7 +96,7 @@ def question(case: Mapping[str, Any], device: str) -> HeadQuestion:
     targets[:1], targets[1:2] = 0, case["vocabulary"] - 1
     if case["alike"]:
         hidden, targets = hidden[:1].expand(case["rows"], -1), targets[:1].repeat(case["rows"])
-    if case["ignore_index"] >= 0:  # a token as padding: no other row has it as its target
+    if case["ignore_index"] >= 0:  # a padding token, which is the target of no other row
         targets[targets == case["ignore_index"]] = 1
     ignored = torch.randperm(case["rows"], generator=generator)[: math.ceil(case["ignored"] * case["rows"])]
     targets[ignored] = case["ignore_index"]
@@ -121,16 +121,16 @@ def question(case: Mapping[str, Any], device: str) -> HeadQuestion:
 
 
 def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw hidden states and a head whose logits are of the case's scale."""
+    """Draw hidden states and a head whose logits have the case's scale."""
     hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
     weight = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
     return hidden * case["scale"] / case["width"] ** 0.5, weight
 
 
 def _integers(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw the same of small integers times a power of two."""
+    """Draw hidden states and a head as small integers times a power of two."""
     largest = 2 if case["width"] <= _EXACT_WIDTH else 1
     shapes = (case["rows"], case["width"]), (case["vocabulary"], case["width"])
     hidden, weight = (torch.randint(-largest, largest + 1, shape, generator=generator).double() for shape in shapes)
-    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # of a logit
+    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # the largest magnitude of a logit
     return hidden * 2.0 ** round(math.log2(case["scale"] / size)), weight

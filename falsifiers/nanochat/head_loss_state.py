@@ -1,4 +1,4 @@
-"""Whether the loss of a head depends on its arguments alone, and leaves them as they are."""
+"""Checks that the loss of a head depends on its arguments alone and does not modify them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _formulas(
     softcap: float,
     reduction: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss and gradients, written down without autograd, in the dtype of the inputs."""
+    """Loss and gradients by formulas without autograd, in the dtype of the inputs."""
     raw = hidden @ weight.T
     bent = torch.tanh(raw / softcap) if softcap else raw
     logits = softcap * bent if softcap else raw

@@ -1,4 +1,4 @@
-"""What the exactness of a head's loss is asked with."""
+"""The inputs of a call that measures the exactness of a head's loss."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["HeadQuestion"]
 
 @dataclass(frozen=True)
 class HeadQuestion(Question):
-    """Inputs of one call. At most one of them is frozen.
+    """The inputs of one call. At most one of them is frozen.
 
     Attributes:
-        frozen: the input that is not trained. The answer's gradient of it is 0.
+        frozen: the input that requires no gradient. Its gradient in the answer is 0.
     """
 
     frozen: Literal["", "hidden", "weight"] = ""

@@ -1,4 +1,4 @@
-"""F-GB10-ITERS-001: the planned number of steps follows from parameters, tokens a parameter and the batch."""
+"""F-GB10-ITERS-001: the planned number of steps follows from parameters, tokens per parameter and batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import Trial
 __all__ = ["falsify"]
 
 _DRAWN: Final = 12
-"""Drawn ratios and batches, beside the stated ones."""
+"""Random ratios and batches besides the stated ones."""
 
 
 def falsify(trial: Trial[Accounts]) -> None:

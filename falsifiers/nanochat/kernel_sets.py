@@ -13,7 +13,7 @@ __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Paths]) -> None:
-    """Collect the names of what a step of each path launches: kernels of a GPU, or operators of a CPU."""
+    """Collect the names of the GPU kernels, or CPU operators, that a step of each path launches."""
     with trial.subject_fault():
         given = trial.subject.batch()
         liger, triton = (_launched(trial, path, given) for path in ("liger", "triton"))
@@ -26,7 +26,7 @@ def falsify(trial: Trial[Paths]) -> None:
 
 
 def _launched(trial: Trial[Paths], path: str, given: Batch) -> set[str]:
-    """Return the names of the second step, because the first one also chooses and compiles kernels."""
+    """Return the names of the second step, because the first one also selects and compiles kernels."""
     model, cuda = trial.subject.model(path), trial.device != "cpu"
     trial.subject.forward(model, given).backward()
     read_back(trial, model)

@@ -1,4 +1,4 @@
-"""F-GB10-MFU-001: a step's share of the peak is one of the peak that this device reaches in that dtype."""
+"""F-GB10-MFU-001: the reported share of the peak refers to the peak that this device reaches in that dtype."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _DTYPES = ["float32", "bfloat16", "float16", "float8_e4m3fn"]
 
 
 def falsify(trial: Trial[Utilisation]) -> None:
-    """Compare the subject's share with the quotient, for drawn devices and for real steps on this one."""
+    """Compare the subject's share with the quotient, for random devices and for real steps on this one."""
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
         achieved, peaks = case["teraflops"] * 1e12, {name: peak * 1e12 for name, peak in case["peaks"].items()}
         share = achieved / peaks[case["dtype"]] if case["dtype"] in peaks else math.inf
         with trial.subject_fault():
             told = trial.subject.mfu(achieved * case["seconds"], case["seconds"], case["dtype"], case["device"], peaks)
-        if told is None or share > 1.0:  # an answer to no right question is wrong by all of it
+        if told is None or share > 1.0:  # an answer to an invalid question counts as an error of 1
             return {"errors": 0.0 if told is None and share > 1.0 else 1.0}
         return {"errors": abs(told / share - 1.0)}
 
@@ -62,11 +62,11 @@ def falsify(trial: Trial[Utilisation]) -> None:
         told_over_right=-1.0 if told is None else told / right,
         losses=losses,
     )
-    trial.resolve(steps=len(losses) - 1)  # the first one counted operations
+    trial.resolve(steps=len(losses) - 1)  # the first step counted operations
 
 
 def _known() -> list[dict[str, Any]]:
-    """Return what the changelog says of a GB10, and a peak below what was reached."""
+    """Return the changelog's figures of a GB10, and a peak below the reached rate."""
     gb10 = {"device": "NVIDIA GB10", "dtype": "bfloat16", "seconds": 1.0}
     reached = {"bfloat16": 98.0, "float8_e4m3fn": 200.0, "float32": 31.0}
     return [

@@ -1,6 +1,6 @@
-"""A small kernel of Triton, compiled for a GPU that need not be there.
+"""A small Triton kernel, compiled for a GPU that need not be present.
 
-python -m falsifiers.nanochat.one_kernel 90 121   # in a process of its own, under the variables of that process
+python -m falsifiers.nanochat.one_kernel 90 121   # in a process of its own, with its environment variables
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""F-GB10-FLOPS-001: the formula for operations a token counts what forward and backward pass do.
+"""F-GB10-FLOPS-001: the formula for operations per token counts the work of forward and backward pass.
 
-The pass is that of nanochat: loss and gradients are compared with its formulas in float64, and the first weights with
-its scales. The model's parameters are the embedding, query, key, value, output, up and down of each block, and the
-head, in this order.
+The pass is nanochat's: loss and gradients are compared with its formulas in float64, and the initial weights with its
+scales. The order of the model's parameters is: the embedding; query, key, value, output, up and down of each block; the
+head.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LARGE = {"layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "sequence": 8
 _ROWS = 2
 _TINY = 1e-300
 _SHARP = 4.0
-"""How much larger the head is than one whose logits vary by 1. So the cap shows."""
+"""The factor by which the head exceeds one whose logits have variance 1, so that the cap on logits shows."""
 _STEEP = 8.0
-"""How much larger the numbers inside a feed-forward part are than usual. So a cap of theirs shows."""
+"""The factor by which feed-forward activations exceed usual ones, so that a cap on them shows."""
 
 
 def falsify(trial: Trial[Accounts]) -> None:
-    """Count the operations of real steps of drawn shapes, and of d20 on tensors without data."""
+    """Count the operations of real steps of random shapes, and of d20 on tensors without data."""
     stated = {name: trial.parameters[name] for name in SIZES}
     with trial.subject_fault():
         formula = trial.subject.flops_per_token(stated)
@@ -63,9 +63,9 @@ def falsify(trial: Trial[Accounts]) -> None:
 
 
 def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> dict[str, float]:
-    """Return the operations a token of one step, and, of tensors with data, its loss and the errors of its results.
+    """Return the operations per token of one step; with data, also its loss and the errors of its results.
 
-    Attention by plain products is counted, because fused kernels compute parts of it again in the backward pass.
+    Attention is counted with plain products, because fused kernels recompute parts of it in the backward pass.
     """
     generator = torch.Generator().manual_seed(trial.seed)
     with torch.device(device):
@@ -91,15 +91,15 @@ def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> d
         **counted,
         "losses": float(loss.detach()),
         "loss_errors": abs(float(loss.detach()) - size) / max(1.0, size),
-        # A gradient is a difference from 1 of a probability. Of a loss near 0 its leading digits cancel.
+        # A gradient is 1 minus a probability. For a loss near 0 its leading digits cancel.
         "gradient_errors": error * min(1.0, size) / max(float(true.norm()), _TINY),
     }
 
 
 def _first_scales(matrices: list[Tensor]) -> dict[str, list[float]]:
-    """Return the root mean squares of first matrices: of those that nanochat draws, over its own; of the others as is.
+    """Return the root mean squares of initial matrices, divided by nanochat's scale if it draws them.
 
-    It draws the embedding with a deviation of 1, and query, key, value and up with 1 over the root of their columns.
+    Its embedding has a standard deviation of 1; query, key, value and up have 1 over the root of their columns.
     """
     sizes = [float(one.square().mean().sqrt()) for one in matrices]
     embedding, inner, head = sizes[0], sizes[1:-1], sizes[-1]
@@ -111,7 +111,7 @@ def _first_scales(matrices: list[Tensor]) -> dict[str, list[float]]:
 def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> list[Tensor]:
     """Draw all matrices, because zeros hide what a step does. Return them in float64."""
     embedding, *inner, head = parameters
-    scales = {4: _STEEP, 5: _STEEP**-2}  # up and down of a block, by their places in it
+    scales = {4: _STEEP, 5: _STEEP**-2}  # the positions of up and down in a block
     inside = [scales.get(place % 6, 1.0) * one.shape[1] ** -0.5 for place, one in enumerate(inner)]
     sizes = [1.0, *inside, _SHARP * head.shape[1] ** -0.5]
     with torch.no_grad():

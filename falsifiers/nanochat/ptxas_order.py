@@ -23,7 +23,7 @@ _RECORDER = '#!/bin/sh\necho "$*" >> "$0.log"\nexec "{real}" "$@"\n'
 
 @patch.dict(os.environ)
 def falsify(trial: Trial[PtxasChoice]) -> None:
-    """Compile with one program named and another in front on PATH, and look at which of the two ran."""
+    """Compile with one ptxas named and another first on PATH, and check which of them ran."""
     real = _newest()
     named, decoy = (_recorder(trial.workspace / name / "ptxas", real) for name in ("named", "decoy"))
     with trial.subject_fault():
@@ -76,7 +76,7 @@ def _newest() -> str:
 
 
 def _recorder(program: Path, real: str) -> Path:
-    """Make a program that writes down its arguments, and then is the real one."""
+    """Make a program that records its arguments, then runs the real one."""
     program.parent.mkdir()
     program.write_text(_RECORDER.format(real=real))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -84,6 +84,6 @@ def _recorder(program: Path, real: str) -> Path:
 
 
 def _ran(program: Path, target: str) -> bool:
-    """Return whether a recorder compiled for a target; asking for its version does not count."""
+    """Return whether a recorded program compiled for a target; a request for its version does not count."""
     log = program.with_name("ptxas.log")
     return log.is_file() and any(target in line for line in log.read_text().splitlines())

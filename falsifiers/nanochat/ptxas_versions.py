@@ -1,4 +1,4 @@
-"""F-GB10-PTXAS-001: a ptxas older than 12.9 rejects sm_121a, and newer ones accept it."""
+"""F-GB10-PTXAS-001: a ptxas before 12.9 rejects sm_121a, and later ones accept it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.tools.inspect.device_code import Form, inspect
 __all__ = ["falsify"]
 
 _FIRST = (12, 9)
-"""The CUDA whose ptxas is the first to know sm_121."""
+"""The first CUDA whose ptxas knows sm_121."""
 _REJECTED = re.compile(r"Value '(sm_\w+)' is not defined for option 'gpu-name'")
 
 
 def falsify(trial: Trial[Assembler]) -> None:
-    """Assemble a kernel of Triton with every ptxas of this machine, and compare with what the subject foretells."""
+    """Assemble a Triton kernel with every ptxas of this machine, and compare with the subject's prediction."""
     asked = trial.parameters["targets"]
     programs = list(_programs())
     brought = [
@@ -75,12 +75,12 @@ def falsify(trial: Trial[Assembler]) -> None:
 
 
 def _code_of(image: Path) -> list[tuple[Form, str]]:
-    """Return form and target of the code in a file; the letter of a target is not in every image."""
+    """Return form and target of the code in a file; not every image has the suffix of the target."""
     return [(code.form, f"sm_{code.sm}") for code in inspect(image).codes]
 
 
 def _programs() -> Iterator[tuple[Path, str, tuple[int, int]]]:
-    """Yield place, text of `--version` and CUDA version of each ptxas."""
+    """Yield path, text of `--version` and CUDA version of each ptxas."""
     for tool in toolchain.ptxas():
         answer = timebox.run([tool.path or "", "--version"], 20) if tool.version else None
         if tool.path and tool.version and answer is not None and answer.value is not None:

@@ -1,4 +1,4 @@
-"""F-GB10-TOKENIZER-001: threads and batches change how fast texts become tokens, and not the tokens."""
+"""F-GB10-TOKENIZER-001: threads and batches change the speed of tokenisation, and not the tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness import Trial
 __all__ = ["falsify"]
 
 _LETTERS = st.characters(max_codepoint=0x52F)
-"""Characters of which every version of Unicode says the same. Of newer ones regex and tokenizers may differ."""
+"""Characters that every version of Unicode classifies equally. For newer ones, regex and tokenizers may differ."""
 
 
 _NO_TEXT = "\ud800"
@@ -23,7 +23,7 @@ _NO_TEXT = "\ud800"
 
 
 def falsify(trial: Trial[TokenStream]) -> None:
-    """Train on the project's own text, and encode drawn texts and that text in every way."""
+    """Train on the project's own text, and encode random texts and that text with every setting."""
     given = trial.parameters
     corpus = project_text(given["folders"])
     with trial.subject_fault():
@@ -65,7 +65,7 @@ def falsify(trial: Trial[TokenStream]) -> None:
 
 
 def _refuses(subject: TokenStream, texts: list[str], threads: int, batch: int) -> bool:
-    """Whether a text that cannot be encoded raises. A stream must not leave it out."""
+    """Whether a text that cannot be encoded raises. A stream must not skip it."""
     try:
         subject.encode(texts, threads, batch)
     except Exception:  # of whatever class

@@ -24,11 +24,11 @@ _WIDTH = 512
 
 
 class _Ended(Exception):
-    """What compiles raises, for example because a kernel is too large."""
+    """Raised while compiling, for example because a kernel is too large."""
 
 
 def falsify(trial: Trial[SmallGpuPatch]) -> None:
-    """Ask Inductor on GPUs of stated sizes, before, within and after the subject's patch."""
+    """Test Inductor on GPUs of stated sizes before, within and after the subject's patch."""
     original = inductor.is_big_gpu
     small, counts = trial.parameters["multiprocessors"], trial.parameters["counts"]
     answers, warnings = [], 0
@@ -38,7 +38,7 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
                 answers.append(bool(inductor.is_big_gpu(torch.device("cuda", 0))))
                 warnings += len(warned)
         with _gpu_of(small), _importer() as importer:
-            before = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]  # remembered from now on
+            before = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]  # cached from now on
             within, after, came_out = [], [], False
             for raises in (False, True):
                 with trial.subject_fault():
@@ -59,7 +59,7 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
             exception_came_out=came_out,
         )
         if not trial.parameters["tuned"]:
-            trial.resolve(device=torch.device(trial.device).type)  # Inductor was asked, and nothing ran
+            trial.resolve(device=torch.device(trial.device).type)  # Inductor was asked; nothing ran
             return
         with _gpu_of(small):
             plain = _tuned(trial)
@@ -74,7 +74,7 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
 
 @contextlib.contextmanager
 def _gpu_of(count: int) -> Iterator[list[str]]:
-    """Let the GPU have some multiprocessors, as Inductor reads them; yield the warnings."""
+    """Make Inductor read this number of multiprocessors; yield the warnings."""
     warned: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: warned.append(record.getMessage()) if record.getMessage() == _WARNING else None  # type: ignore[method-assign]
@@ -110,7 +110,7 @@ def _importer() -> Iterator[Any]:
 
 
 def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float, str]:
-    """Compile and run a product with max-autotune: how many choices of Triton were timed, its error, and its device."""
+    """Compile and run a product with max-autotune: the number of timed Triton choices, the error, and the device."""
     from torch._inductor import select_algorithm
 
     timed: list[int] = []

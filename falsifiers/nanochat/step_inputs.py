@@ -1,4 +1,4 @@
-"""What steps read, as torch's operators get it: the tokens that are looked up, and the targets of the loss."""
+"""Records what steps read, at torch's operators: the looked-up tokens, and the targets of the loss."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LOSS = torch.ops.aten.nll_loss_forward.default
 
 @final
 class StepInputs(TorchDispatchMode):
-    """Keeps the inputs of every lookup of an embedding and of every cross-entropy, while it is active.
+    """Records the inputs of every embedding lookup and of every cross-entropy while it is active.
 
     Attributes:
-        tokens, targets: copies on the CPU, one for each step.
-        places: of each step, the addresses of the memory in which its tokens and its targets lay.
-        logit_bits: of each step, the width of a number from which its loss was made.
+        tokens, targets: copies on the CPU, one per step.
+        places: for each step, the memory addresses of its tokens and its targets.
+        logit_bits: for each step, the bits of a number from which its loss was computed.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class StepInputs(TorchDispatchMode):
         self._looked_up = 0
 
     def __torch_dispatch__(self, operator: Any, types: Any, given: Any = (), named: Any = None) -> Any:
-        """Look at an operator's inputs, and let it run."""
+        """Record an operator's inputs, and run it."""
         if operator is _LOOKUP:
             self.tokens.append(given[1].to("cpu", copy=True))
             self._looked_up = _place(given[1])

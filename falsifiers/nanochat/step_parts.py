@@ -24,24 +24,24 @@ __all__ = ["falsify", "forward_share"]
 _PATH: Final = "current"
 _WARMUP: Final = 2
 _ROUNDS: Final = 3
-"""On a GPU."""
+"""Rounds on a GPU."""
 _TEXT: Final = ("falsifiers/nanochat",)
 _LONG_TEXT: Final = ("falsifiers", "harness")
 """For a GPU."""
 
 
 def falsify(trial: Trial[Paths]) -> None:
-    """Look at what steps of the subject read, and compare what it says of a step with what is measured here.
+    """Check what the subject's steps read, and compare its stated shares with those measured here.
 
-    Without a GPU, time is the number of floating-point operations done, so that no load on the machine matters.
+    Without a GPU, time is the number of floating-point operations, so that other load does not matter.
 
     Raises:
-        NotMeasured: a limit lies within what the shares differ by.
+        NotMeasured: a limit lies within the noise of the shares.
     """
     is_counted = trial.device == "cpu"
     with trial.subject_fault():
         given = trial.subject.batch()
-        with StepInputs() as inputs:  # not while time is measured: to look takes time
+        with StepInputs() as inputs:  # not during timing, because recording takes time
             trial.subject.parts(_PATH, given, _WARMUP, lambda: None, time.perf_counter)
         with sdpa_kernel(SDPBackend.MATH) if is_counted else nullcontext():
             if is_counted:
@@ -81,17 +81,17 @@ def falsify(trial: Trial[Paths]) -> None:
 def _measured(
     trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> tuple[list[tuple[float, float]], Parts, list[tuple[float, float]]]:
-    """Return laps before the subject's own measurement, what it states, and laps after it."""
+    """Return times before the subject's own measurement, its stated shares, and times after it."""
     before = _laps(trial, given, synchronize, clock)
     said = dict(trial.subject.parts(_PATH, given, trial.parameters["laps"], synchronize, clock))
     return before, said, _laps(trial, given, synchronize, clock)
 
 
 def _error_where_waiting_counts(trial: Trial[Paths], given: Batch) -> float:
-    """Return how far the stated share of the forward pass is off where each wait takes as long as a step.
+    """Return the error of the stated forward share if each wait takes as long as a step.
 
-    Operations are counted, also on a GPU, so load shows nowhere. Who states what is known of steps, instead of what the
-    clock said, is off by 11 points. NaN if a share is missing.
+    Operations are counted, also on a GPU, so load does not matter. A constant share, instead of a measured one, is off
+    by 11 points. NaN if a share is missing.
     """
     with _Operations() as clock:
         clock.wait = _mean_step(_laps(trial, given, clock.synchronize, clock))
@@ -103,16 +103,16 @@ def _error_where_waiting_counts(trial: Trial[Paths], given: Batch) -> float:
 
 
 def _middle(stated: Sequence[float]) -> float:
-    """Return the median, which no single disturbed round moves; NaN if one is NaN."""
+    """Return the median, which single disturbed rounds do not move; NaN if one is NaN."""
     return math.nan if any(map(math.isnan, stated)) else statistics.median(stated)
 
 
 def forward_share(first: Sequence[float], second: Sequence[float], seed: int) -> Interval:
-    """Return the forward pass's share of a step, in percent, with all that two measurements of it differ by.
+    """Return the forward pass's share of a step, in percent, as an interval that covers two measurements.
 
     Args:
-        first: of each step that was timed before the subject's.
-        second: of as many steps that were timed after them.
+        first: the steps that were timed before the subject's.
+        second: as many steps, timed after them.
     """
     timing = Timing({"first": tuple(first), "second": tuple(second), "nothing": (0.0,) * len(first)}, (), seed)
     share, noise = timing.difference("first", "nothing"), timing.difference("second", "first")
@@ -121,13 +121,13 @@ def forward_share(first: Sequence[float], second: Sequence[float], seed: int) ->
 
 
 def _about(said: float, measured: Interval) -> Interval:
-    """Return a stated share with what the measured one leaves open. Beside NaN, no limit is left open."""
+    """Return a stated share with the uncertainty of the measured one. If that is NaN, no limit is left open."""
     open_by = max(measured.high - measured.estimate, measured.estimate - measured.low)
     return Interval(said, said - open_by, said + open_by)
 
 
 def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> None:
-    """Compare what steps read with rows of the text, and where it lay with the batch that the subject was given."""
+    """Compare the inputs of steps with rows of the text, and their addresses with the subject's batch."""
     asked = trial.parameters
     text = tokens_of_sources(_TEXT if trial.device == "cpu" else _LONG_TEXT, asked["vocabulary"])
     ignored = round(asked["ignored"] * asked["sequence"])
@@ -145,7 +145,7 @@ def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> No
 def _laps(
     trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> list[tuple[float, float]]:
-    """Return how long the forward pass of the subject's model, and both passes, take in each step after warming up."""
+    """Return the time of the forward pass, and of both passes, of the subject's model in each step after warm-up."""
     model = trial.subject.model(_PATH)
     laps = []
     for step in range(_WARMUP + trial.parameters["laps"]):
@@ -173,10 +173,10 @@ def _mean_step(laps: Sequence[tuple[float, float]]) -> float:
 
 @final
 class _Operations:
-    """A clock of floating-point operations, 1e12 to the second. As on a GPU, what is done shows only after waiting.
+    """A clock of floating-point operations, 1e12 per second. As on a GPU, work shows only after a wait.
 
     Attributes:
-        wait: seconds that waiting itself takes.
+        wait: the seconds of a wait itself.
     """
 
     def __init__(self) -> None:
@@ -196,6 +196,6 @@ class _Operations:
         return self._done
 
     def synchronize(self) -> None:
-        """Let the clock show all operations so far."""
+        """Advance the clock by all operations so far."""
         self._waited += self.wait
         self._done = self._counter.get_total_flops() / 1e12 + self._waited

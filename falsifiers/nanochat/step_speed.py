@@ -1,4 +1,4 @@
-"""F-GB10-SPEEDUP-001: which path makes a step faster, by steps that take turns."""
+"""F-GB10-SPEEDUP-001: which path makes a step faster, by alternating steps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["falsify"]
 
 _PATHS = ("current", "liger", "triton", "own")
 _CLAIMED = ("liger", "triton")
-"""The paths that the claim says to be slower or faster."""
+"""The paths that the claim calls slower or faster."""
 _AGAIN = "current again"
 _WARMUP = 3
 
 
 def falsify(trial: Trial[Paths]) -> None:
-    """Compare loss and gradients of the paths, and then time steps of all paths in turns, the current one twice.
+    """Compare loss and gradients of the paths; then time alternating steps of all paths, the current one twice.
 
     Raises:
         NotMeasured: two arms of the current path differ too much, or the interval of a path contains 1.
@@ -75,7 +75,7 @@ def _arm(subject: Paths, path: str, given: Batch) -> Callable[[], object]:
 
 
 def _compare(trial: Trial[Paths], given: Batch) -> None:
-    """Measure how far each path's loss and gradients are from the current path's."""
+    """Measure the distance of each path's loss and gradients from the current path's."""
     found: list[tuple[float, dict[str, Tensor]]] = []
     for path in _PATHS:
         with trial.subject_fault():
@@ -95,6 +95,6 @@ def _compare(trial: Trial[Paths], given: Batch) -> None:
 
 
 def _difference(gradients: dict[str, Tensor], rights: dict[str, Tensor]) -> float:
-    """Return the largest distance of a gradient from the right one, relative to the right one's length."""
+    """Return the largest distance of a gradient from the expected one, relative to the expected one's norm."""
     pairs = [(one.float(), rights[name].float()) for name, one in gradients.items() if name in rights]
     return max(float((one - right).norm() / right.norm()) for one, right in pairs)

@@ -19,19 +19,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Question:
-    """Inputs of one call.
+    """The inputs of one call.
 
     Attributes:
         hidden: [rows, width].
         weight: [vocabulary, width], of the same dtype; the logits are `hidden @ weight.T`.
         targets: token ids [rows], int64.
-        ignore_index: the target of rows that have neither loss nor gradient.
+        ignore_index: the target of rows without loss and gradient.
         label_smoothing: the share of a target's probability that is spread over the whole vocabulary.
         z_loss: the factor of the squared logarithm of the sum of exponentials.
         softcap: each logit x becomes softcap * tanh(x / softcap) first; 0 for no cap.
         reduction: over the rows that count; a mean over none is 0.
-        float32_sums: the head's gradient is summed in float32 at least, whatever the dtype of the head.
-        upstream: the gradient of some later loss with respect to this one: a scalar, or [rows] with reduction "none".
+        float32_sums: the head's gradient is summed in float32 or better, whatever the dtype of the head.
+        upstream: the gradient of a later loss with respect to this one: a scalar, or [rows] with reduction "none".
     """
 
     hidden: Tensor
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the subject made of it.
+    """The subject's answer.
 
     Attributes:
         loss: in nats: a scalar, or [rows] with reduction "none".
@@ -69,7 +69,7 @@ class HeadLoss(Protocol):
 
 
 class Accounts(Protocol):
-    """What a trainer computes about itself before it trains; built as `Subject(setting)`."""
+    """What a trainer computes before it trains; built as `Subject(setting)`."""
 
     def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
         """Return the model of `layers`, `width`, `heads`, `vocabulary` and `sequence`, on torch's default device.
@@ -94,7 +94,7 @@ class Accounts(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step trains on.
+    """The batch of a step.
 
     Attributes:
         tokens, targets: ids [rows, sequence], int64; a target of -1 is ignored.
@@ -116,11 +116,11 @@ class Paths(Protocol):
         ...
 
     def loss(self, path: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Return the loss of a path: from hidden states, head and targets to the mean."""
+        """Return the loss of a path: a function of hidden states, head and targets to the mean."""
         ...
 
     def model(self, path: str) -> torch.nn.Module:
-        """Return a fresh model that takes a path. Equal settings give equal weights, whatever the path."""
+        """Return a new model on a path. Equal settings give equal weights on every path."""
         ...
 
     def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
@@ -133,22 +133,22 @@ class Paths(Protocol):
         """Return the shares of the parts of some steps on a path, as the trainer measures them.
 
         Args:
-            synchronize: waits until everything that was launched is done. The wait itself may take long. The time of
-                a part includes one wait, at its end.
-            clock: tells the time; what is not yet done is not in it.
+            synchronize: waits until all launched work is done. The wait itself may take long. The time of a part
+                includes one wait, at its end.
+            clock: returns the time; work that is not done yet is not included.
         """
         ...
 
 
 class MaybeCompiled(Protocol):
-    """A loss of a head, plain and compiled: from hidden states, head and targets to the mean over targets but -1."""
+    """The mean loss of a head, eager and compiled, from hidden states, head and targets; -1 is ignored."""
 
     def eager(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Return the loss as it is."""
+        """Return the eager loss."""
         ...
 
     def compiled(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Return it under torch.compile."""
+        """Return the loss under torch.compile."""
         ...
 
     def environment(self) -> Mapping[str, str]:
@@ -157,15 +157,15 @@ class MaybeCompiled(Protocol):
 
 
 class BoundAnalysis(Protocol):
-    """What a trainer says limits a work; built as `Subject(setting)`."""
+    """Names the limit of a workload; built as `Subject(setting)`."""
 
     def bound(self, operations: float, moved: float, peak_operations: float, peak_bytes: float) -> str:
         """Return "memory" or "compute".
 
         Args:
-            operations: of floating point.
-            moved: bytes that are read and written.
-            peak_operations, peak_bytes: a second, of the device.
+            operations: floating-point operations.
+            moved: bytes read and written.
+            peak_operations, peak_bytes: peak rates of the device per second.
         """
         ...
 
@@ -174,7 +174,7 @@ class AllocatorSetting(Protocol):
     """How a trainer sets torch's allocator; built as `Subject(setting)`."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that its process begins with."""
+        """Return the variables with which its process starts."""
         ...
 
     def late(self) -> Mapping[str, str]:
@@ -186,7 +186,7 @@ class Changelog(Protocol):
     """The figures that a changelog publishes; built as `Subject(setting)`."""
 
     def figures(self) -> Mapping[str, Any]:
-        """Return them by name, as the contract's parameters name them."""
+        """Return the figures by name, as the contract's parameters name them."""
         ...
 
 

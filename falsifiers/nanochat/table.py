@@ -1,4 +1,4 @@
-"""F-GB10-TABLE-CONSIST-001: the changelog's figures agree with one another. They do not."""
+"""F-GB10-TABLE-CONSIST-001: the changelog's figures agree with one another. (They do not.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A product in blocks by Triton, whose configurations need more or less shared memory."""
+"""A matrix product in Triton whose configurations need different amounts of shared memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _product(left, right, made, width, rows: tl.constexpr, columns: tl.constexpr
 
 
 def product(left: Tensor, right: Tensor, candidate: Candidate) -> Tensor:
-    """Return the product of two square matrices in bfloat16, whose width every size of a block divides, in float32.
+    """Return the float32 product of two square bfloat16 matrices, whose width is a multiple of every block size.
 
     Raises:
         OutOfResources: the GPU has less shared memory than the configuration needs.

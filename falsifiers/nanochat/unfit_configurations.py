@@ -24,11 +24,11 @@ _FAULTS = ("", "", "", "one number", "a block", "not finite", "crash")
 
 
 class _Crash(Exception):
-    """An error that says nothing of memory: it must come out."""
+    """An error unrelated to memory, which the tuner must raise."""
 
 
 def falsify(trial: Trial[Tuner]) -> None:
-    """Let the subject choose among drawn configurations, and among real ones of a kernel of Triton."""
+    """Let the subject choose among random configurations, and among real ones of a Triton kernel."""
     limit = trial.parameters["shared_bytes"]
     exact = torch.arange(64.0).view(8, 8)
 
@@ -68,7 +68,7 @@ def falsify(trial: Trial[Tuner]) -> None:
 
 
 def _real(trial: Trial[Tuner], limit: int) -> None:
-    """Tune the kernel. Without a GPU, its code for the claim's GPU says what it needs, and torch multiplies."""
+    """Tune the kernel. Without a GPU, code compiled for the claim's GPU states its needs, and torch multiplies."""
     candidates = [
         dict(zip(_NAMES, map(int, one.split("x")), strict=True)) for one in trial.parameters["configurations"]
     ]
@@ -97,7 +97,7 @@ def _real(trial: Trial[Tuner], limit: int) -> None:
         except OutOfResources:
             skipped.add(key)
             raise
-        if key == garbage:  # the fastest, and wrong
+        if key == garbage:  # the fastest, with a wrong result
             made, taken = made.roll(1, 0), 1e-9
         seconds.setdefault(key, taken)
         return seconds[key], made
@@ -127,7 +127,7 @@ def _key(candidate: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _needed(one: Mapping[str, Any]) -> int:
-    """Return the bytes of the blocks in flight, two bytes a number."""
+    """Return the bytes of the blocks in flight, two bytes per number."""
     blocks = (one["rows"] + one["columns"]) * one["depth"] * 2
     return int(blocks * max(one["stages"] - 1, 1))
 
@@ -144,7 +144,7 @@ def _damaged(exact: Tensor, fault: str) -> Tensor:
 
 
 def _known() -> list[dict[str, Any]]:
-    """Return what every tuner meets: nothing fits, nothing is right, and a fast wrong one between slower right ones."""
+    """Return cases for every tuner: nothing fits, nothing is right, and a fast wrong one between slower right ones."""
     small: dict[str, Any] = {"rows": 64, "columns": 64, "depth": 32, "stages": 2, "seconds": 0.1, "fault": ""}
     large = {**small, "rows": 256, "columns": 256, "depth": 64, "stages": 8, "seconds": 1e-6}
     wrong = {**small, "rows": 32, "seconds": 0.01, "fault": "a block"}

@@ -13,14 +13,13 @@ _LARGEST = 1 << 20
 
 
 class File:
-    """The file as it is."""
+    """The file as it is. See `BatchFile`."""
 
     def __init__(self, setting: Setting) -> None:
         """The parameter `trainer` has its path, from the project's root."""
         self._path = Path(setting.parameters["trainer"])
 
     def text(self) -> str:
-        """See `BatchFile`."""
         try:
             return regular_file.read(self._path, _LARGEST).decode()
         except (OSError, ValueError) as error:

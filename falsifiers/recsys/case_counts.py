@@ -23,14 +23,13 @@ _STATUSES = (0, 2, 5)
 
 
 class File:
-    """A folder with the tests of the source: `--subject file:FOLDER`."""
+    """A folder with the tests of the source: `--subject file:FOLDER`. See `Suite`."""
 
     def __init__(self, setting: Setting) -> None:
         """The parameter `trainer` has its path, from the project's root."""
         self._folder = Path(setting.parameters["trainer"]).absolute()
 
     def folder(self) -> Path:
-        """See `Suite`."""
         return self._folder
 
 

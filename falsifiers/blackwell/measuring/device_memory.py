@@ -29,7 +29,7 @@ _MODULE = """.version 6.4
 
 
 class CudaMemory:
-    """The memory of the current CUDA device: cudaMemGetInfo and torch's allocator."""
+    """The memory of the current CUDA device: cudaMemGetInfo and torch's allocator. See `DeviceMemory`."""
 
     def __init__(self, device: str) -> None:
         """Run one product and one softmax first, so that the libraries' own modules count as context."""
@@ -42,7 +42,6 @@ class CudaMemory:
         self.clear()
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
-        """See `DeviceMemory`."""
         try:
             tensor = torch.empty(tuple(shape), dtype=torch.float32, device=self._device)
         except torch.OutOfMemoryError as error:
@@ -65,25 +64,20 @@ class CudaMemory:
         self._modules.append(module)
 
     def used(self) -> int:
-        """See `DeviceMemory`."""
         torch.cuda.synchronize()
         free, total = torch.cuda.mem_get_info()
         return int(total - free)
 
     def reserved(self) -> int:
-        """See `DeviceMemory`."""
         return int(torch.cuda.memory_reserved())
 
     def allocated(self) -> int:
-        """See `DeviceMemory`."""
         return int(torch.cuda.memory_allocated())
 
     def free(self) -> int:
-        """See `DeviceMemory`."""
         return int(torch.cuda.mem_get_info()[0])
 
     def clear(self) -> None:
-        """See `DeviceMemory`."""
         torch.cuda.synchronize()
         while self._modules:
             self._driver.cuModuleUnload(self._modules.pop())
@@ -107,7 +101,6 @@ class Arena:
         self.clear()
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
-        """See `DeviceMemory`."""
         size = _up(4 * torch.Size(shape).numel(), _ROUNDED)
         small = self._small + size if size <= _SMALL else self._small
         large = self._large if size <= _SMALL else self._large + _up(size, _SEGMENT)
@@ -121,24 +114,19 @@ class Arena:
         return torch.from_numpy(numbers)
 
     def load_module(self, size: int) -> None:
-        """See `DeviceMemory`."""
         self._need(size)
         self._modules.append(bytearray(size))
 
     def used(self) -> int:
-        """See `DeviceMemory`."""
         return _ARENA_CONTEXT + self.reserved() + sum(map(len, self._modules))
 
     def reserved(self) -> int:
-        """See `DeviceMemory`."""
         return _up(self._small, _SEGMENT) + self._large
 
     def allocated(self) -> int:
-        """See `DeviceMemory`."""
         return sum(self._held.values())
 
     def free(self) -> int:
-        """See `DeviceMemory`."""
         return self._capacity - self.used()
 
     def clear(self) -> None:

@@ -56,7 +56,6 @@ class MissingTarget(_Damaged):
     """No image for the newest target, so the driver would have to compile."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         return [entry for entry in archive.entries.values() if entry.sm != max(self.targets)]
 
 
@@ -64,7 +63,6 @@ class MissingKernel(_Damaged):
     """One kernel is missing."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         return [entry for entry in archive.entries.values() if entry.kernel != _KERNEL]
 
 
@@ -72,7 +70,6 @@ class PtxInDisguise(_Damaged):
     """PTX under the name of machine code: it loads wherever the driver may compile, and costs time and memory there."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         for entry in archive.entries.values():
             if entry.kernel == _KERNEL:
                 yield self.rewritten(archive, entry, compile_kernel(add(), entry.sm, Form.PTX).data)
@@ -84,7 +81,6 @@ class OtherTarget(_Damaged):
     """Machine code of the second newest target under the name of the newest, as sm_120 for sm_121."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         before, last = sorted(self.targets)[-2:]
         for entry in archive.entries.values():
             if entry.sm == last:
@@ -110,7 +106,6 @@ class AlteredBytes(_Damaged):
     """One bit of an instruction differs from what was built. Header and index name the right target and source."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         for entry in archive.entries.values():
             if entry.kernel == _KERNEL:
                 path = archive.folder / entry.file
@@ -124,7 +119,6 @@ class AnotherKernel(_Damaged):
     """Two kernels for the same target are exchanged, with files and digests."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         swapped = {_KERNEL: "silu_gate", "silu_gate": _KERNEL}
         for entry in archive.entries.values():
             theirs = archive.entries[swapped.get(entry.kernel, entry.kernel), entry.sm]
@@ -135,7 +129,6 @@ class StaleSource(_Damaged):
     """The source changed after the archive was built."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         older = hashlib.sha256(b"the source of last week").hexdigest()
         return [
             replace(entry, source=older) if entry.kernel == _KERNEL else entry for entry in archive.entries.values()
@@ -146,7 +139,6 @@ class ForgedSource(_Damaged):
     """Code of an older source, a norm with eps 1e-5, under the digest of the present one."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """See `_Damaged`."""
         (norm,) = [spec for spec in block_kernels(self.shape) if spec.name == "rms_norm"]
         older = _Older(norm.name, norm.source, (norm.constants[0], ("EPS", 1e-5)))
         for entry in archive.entries.values():
@@ -164,7 +156,6 @@ class ForgedForOneTarget(ForgedSource):
     """As ForgedSource, for the newest target alone, which the machine that built the archive never runs."""
 
     def is_forged(self, sm: int) -> bool:
-        """See `ForgedSource`."""
         return sm == max(self.targets)
 
 

@@ -29,7 +29,6 @@ class IntegratedRule:
         self._device = setting.device
 
     def choose(self, device: Device, override: str | None) -> Allocator:
-        """See `AllocatorChoice`."""
         if override not in (None, *_SETTINGS):
             raise ValueError(f"MANAGED_MEMORY is {override!r}; set it to one of {', '.join(_SETTINGS)}, or unset it")
         if override == "1" and not device.unified_addressing:

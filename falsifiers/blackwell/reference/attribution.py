@@ -90,7 +90,6 @@ class LedgerAttribution:
         self._last: dict[str, Trained] = {}
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
-        """See `Attribution`."""
         self._held, self._last = [], {}
         memory.clear()
         ledger = Ledger(memory)
@@ -114,7 +113,6 @@ class LedgerAttribution:
         return Report(blocks, ran_out, accounts, self.blame(accounts, ledger.wanted) if ran_out else None)
 
     def last_block(self) -> Mapping[str, Trained]:
-        """See `Attribution`."""
         return self._last
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:

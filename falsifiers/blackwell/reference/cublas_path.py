@@ -29,7 +29,7 @@ __all__ = ["CublasPath", "LibraryBackend", "Tf32Rounding"]
 
 
 class LibraryBackend(TritonBackend):
-    """Matrix products by a library; everything else as on the old path."""
+    """Matrix products by a library; everything else as on the old path. See `Backend`."""
 
     def __init__(self, products: TorchBackend) -> None:
         """Args:
@@ -40,30 +40,26 @@ class LibraryBackend(TritonBackend):
         self._products = products
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """See `Backend`."""
         return self._products.project(projection, x, weight, bias)
 
     def project_backward(
         self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
     ) -> ProjectionGradients:
-        """See `Backend`."""
         return self._products.project_backward(projection, x, weight, gradient, bias=bias)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         return self._products.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 class Tf32Rounding(TorchBackend):
-    """TF32 products on a CPU: the factors lose 13 of 23 mantissa bits, and sums are float32."""
+    """TF32 products on a CPU: the factors lose 13 of 23 mantissa bits, and sums are float32. See `Backend`."""
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         return super().matmul(_rounded(a), _rounded(b), transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 class CublasPath:
-    """cuBLAS on CUDA, torch's products on a CPU. On the old path every layer has its own modules."""
+    """cuBLAS on CUDA, torch's products on a CPU. On the old path every layer has its own modules. See `TwoPaths`."""
 
     def __init__(self, setting: Setting) -> None:
         """Read the parameters. `precision` is "ieee", or "tf32", which the spec wants for speed."""
@@ -74,7 +70,6 @@ class CublasPath:
         self.tokens = int(setting.parameters["largest_tokens"])
 
     def backend(self, path: Path, layer: int) -> Backend:
-        """See `TwoPaths`."""
         return TritonBackend(layer=layer) if path == "old" else LibraryBackend(self.products())
 
     def products(self) -> TorchBackend:

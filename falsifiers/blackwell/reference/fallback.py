@@ -102,7 +102,7 @@ class FallbackBlock(Block):
 
 
 class Fallback:
-    """The subject of F-BLACKWELL-WGPU-FALLBACK-001: makes the blocks of a model."""
+    """The subject of F-BLACKWELL-WGPU-FALLBACK-001: makes the blocks of a model. See `FallbackBlocks`."""
 
     def __init__(self, setting: Setting) -> None:
         """Open the adapter that the parameters name; raises NoAdapter if it is missing."""
@@ -114,5 +114,4 @@ class Fallback:
         return FallbackBlock(self._shape, primary, self._wgpu, layer)
 
     def fallback(self) -> WgpuBackend:
-        """See `FallbackBlocks`."""
         return self._wgpu

@@ -29,12 +29,11 @@ class ArchiveSource:
 
 @dataclass(frozen=True)
 class CompilerSource:
-    """NVRTC, which compiles to machine code, or to PTX, which the driver compiles again."""
+    """NVRTC, which compiles to machine code, or to PTX, which the driver compiles again. See `Source`."""
 
     form: Form
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """See `Source`."""
         return compile_kernel(spec, sm, self.form), "NVRTC" if self.form is Form.CUBIN else "NVRTC and the driver's JIT"
 
 

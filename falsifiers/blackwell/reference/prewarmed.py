@@ -32,24 +32,20 @@ class Rehearsal:
 
 
 class PrewarmedBackends:
-    """On CUDA every kernel is compiled with NVRTC and launched; on a CPU all of it is rehearsed."""
+    """On CUDA every kernel is compiled with NVRTC and launched; on a CPU all of it is rehearsed. See `Prewarmed`."""
 
     def __init__(self, setting: Setting) -> None:
-        """See `Prewarmed`."""
         self.setting = setting
 
     def cache(self) -> KernelCache:
-        """See `Prewarmed`."""
         source, device = self._where()
         return KernelCache(source, device)
 
     def rehearsed(self) -> KernelCache:
-        """See `Prewarmed`."""
         rehearsal = Rehearsal()
         return KernelCache(rehearsal, rehearsal)
 
     def backend(self, cache: KernelCache) -> PtxBackend:
-        """See `Prewarmed`."""
         return PtxBackend(cache)
 
     def _where(self) -> tuple[Source, Device]:

@@ -37,7 +37,6 @@ class PtxBackend:
         self.cache.prewarm(catalogue.block_kernels(shape))
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """See `Backend`."""
         size_out, size_in = weight.shape
         spec = catalogue.project(projection, size_in, size_out, bias=bias is not None)
         out = x.new_empty(x.shape[0], size_out)
@@ -47,7 +46,6 @@ class PtxBackend:
     def project_backward(
         self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
     ) -> ProjectionGradients:
-        """See `Backend`."""
         size_out, size_in = weight.shape
         grad_x, grad_weight = torch.empty_like(x), torch.empty_like(weight)
         self._gemm(
@@ -59,7 +57,6 @@ class PtxBackend:
         return ProjectionGradients(grad_x, grad_weight, self._column_sum(gradient) if bias else None)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         rows, depth = (a.shape[-1], a.shape[-2]) if transpose_a else (a.shape[-2], a.shape[-1])
         columns = b.shape[-2] if transpose_b else b.shape[-1]
         out = a.new_empty(*a.shape[:-2], rows, columns)
@@ -67,13 +64,11 @@ class PtxBackend:
         return out
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """See `Backend`."""
         out = torch.empty_like(x)
         self._launch(catalogue.rms_norm(x.shape[-1], eps), _rows(x), x, weight, out)
         return out
 
     def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """See `Backend`."""
         hidden = x.shape[-1]
         grad_x, grad_weight, inverses = torch.empty_like(x), torch.empty_like(weight), x.new_empty(_rows(x))
         spec = catalogue.rms_norm_backward(hidden, eps)
@@ -83,41 +78,34 @@ class PtxBackend:
         return grad_x, grad_weight
 
     def rope(self, x: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return self._rotated(catalogue.rope(x.shape[-1], theta), x)
 
     def rope_backward(self, gradient: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return self._rotated(catalogue.rope_backward(gradient.shape[-1], theta), gradient)
 
     def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         out = torch.empty_like(scores)
         self._launch(catalogue.causal_softmax(), _rows(scores), scores, out, scale, scores.shape[-1])
         return out
 
     def causal_softmax_backward(self, probabilities: Tensor, gradient: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         out = torch.empty_like(gradient)
         spec = catalogue.causal_softmax_backward()
         self._launch(spec, _rows(gradient), probabilities, gradient, out, scale, gradient.shape[-1])
         return out
 
     def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
-        """See `Backend`."""
         out = torch.empty_like(gate)
         self._launch(catalogue.silu_gate(), _spread(gate), gate, up, out, gate.numel())
         return out
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Backend`."""
         grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
         spec = catalogue.silu_gate_backward()
         self._launch(spec, _spread(gate), gate, up, gradient, grad_gate, grad_up, gate.numel())
         return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """See `Backend`."""
         out = torch.empty_like(a)
         self._launch(catalogue.add(), _spread(a), a, b, out, a.numel())
         return out

@@ -15,12 +15,11 @@ __all__ = ["CublasBackend", "TorchBackend"]
 
 
 class TorchBackend:
-    """Every operation by its formula, on any device and dtype."""
+    """Every operation by its formula, on any device and dtype. See `Backend`."""
 
     name = "torch"
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """See `Backend`."""
         del projection
         product = self.matmul(x, weight, transpose_b=True)
         return product if bias is None else product + bias
@@ -28,7 +27,6 @@ class TorchBackend:
     def project_backward(
         self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
     ) -> ProjectionGradients:
-        """See `Backend`."""
         del projection
         return ProjectionGradients(
             self.matmul(gradient, weight),
@@ -37,11 +35,9 @@ class TorchBackend:
         )
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         return torch.matmul(a.mT if transpose_a else a, b.mT if transpose_b else b)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """See `Backend`."""
         return x * _inverse_rms(x, eps) * weight
 
     def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -53,27 +49,22 @@ class TorchBackend:
         return (scaled - normed * along) * inverse, (gradient * normed).flatten(0, -2).sum(dim=0)
 
     def rope(self, x: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return _rotated(x, theta, +1.0)
 
     def rope_backward(self, gradient: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return _rotated(gradient, theta, -1.0)
 
     def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         rows, keys = scores.shape[-2:]
         query = torch.arange(rows, device=scores.device).remainder(keys)
         unseen = torch.arange(keys, device=scores.device) > query.unsqueeze(-1)
         return (scale * scores).masked_fill(unseen, float("-inf")).softmax(dim=-1)
 
     def causal_softmax_backward(self, probabilities: Tensor, gradient: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         weighted = probabilities * gradient
         return scale * (weighted - probabilities * weighted.sum(dim=-1, keepdim=True))
 
     def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
-        """See `Backend`."""
         return gate * gate.sigmoid() * up
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,7 +74,6 @@ class TorchBackend:
         return gradient * up * slope, gradient * gate * sigmoid
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """See `Backend`."""
         return a + b
 
 

@@ -49,7 +49,6 @@ class TritonBackend(TorchBackend):
         self.layer = layer
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """See `Backend`."""
         return _product(x, weight.mT, bias, self.precision)
 
     def project_backward(
@@ -72,20 +71,16 @@ class TritonBackend(TorchBackend):
         return ProjectionGradients(grad_x, grad_weight, grad_bias)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         return _product(a.mT if transpose_a else a, b.mT if transpose_b else b, None, self.precision)
 
     def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
-        """See `Backend`."""
         return _each(SILU_GATE, (gate, up), 1)[0]
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Backend`."""
         grad_gate, grad_up = _each(SILU_GATE_BACKWARD, (gate, up, gradient), 2)
         return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """See `Backend`."""
         return _each(ADD, (a, b), 1)[0]
 
 

@@ -59,48 +59,39 @@ class WgpuBackend:
         return tensor if isinstance(tensor, WgpuTensor) else WgpuTensor.of(self.device, tensor)
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """See `Backend`."""
         del projection
         return self._run(self._project, x, weight, *([] if bias is None else [bias]))[0]
 
     def project_backward(
         self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
     ) -> ProjectionGradients:
-        """See `Backend`."""
         del projection
         operation = self._project_backward_with_bias if bias else self._project_backward
         grad_x, grad_weight, *grad_bias = self._run(operation, x, weight, gradient)
         return ProjectionGradients(grad_x, grad_weight, grad_bias[0] if bias else None)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda a, b: (self._product(a, b, transpose_a, transpose_b),), a, b)[0]
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda x, weight: (self._rms_norm(x, weight, eps),), x, weight)[0]
 
     def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """See `Backend`."""
         grad_x, grad_weight = self._run(
             lambda x, weight, gradient: self._rms_norm_backward(x, weight, gradient, eps), x, weight, gradient
         )
         return grad_x, grad_weight
 
     def rope(self, x: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda x: (self._rotate(x, theta, +1.0),), x)[0]
 
     def rope_backward(self, gradient: Tensor, theta: float) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda gradient: (self._rotate(gradient, theta, -1.0),), gradient)[0]
 
     def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda scores: (self._softmax(_SOFTMAX, scale, scores),), scores)[0]
 
     def causal_softmax_backward(self, probabilities: Tensor, gradient: Tensor, scale: float) -> Tensor:
-        """See `Backend`."""
         return self._run(
             lambda probabilities, gradient: (self._softmax(_SOFTMAX_BACKWARD, scale, probabilities, gradient),),
             probabilities,
@@ -108,18 +99,15 @@ class WgpuBackend:
         )[0]
 
     def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda gate, up: self._elements(_SILU_GATE, 1, gate, up), gate, up)[0]
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Backend`."""
         grad_gate, grad_up = self._run(
             lambda gate, up, gradient: self._elements(_SILU_GATE_BACKWARD, 2, gate, up, gradient), gate, up, gradient
         )
         return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """See `Backend`."""
         return self._run(lambda a, b: self._elements(_ADD, 1, a, b), a, b)[0]
 
     def _run(self, operation: Callable[..., Sequence[WgpuTensor]], *tensors: Tensor) -> Sequence[Tensor]:

@@ -73,14 +73,13 @@ class CacheWatch:
 
 
 class _Watched:
-    """A source of images that records what it makes."""
+    """A source of images that records what it makes. See `Source`."""
 
     def __init__(self, source: Source, cache: Cache, watch: CacheWatch) -> None:
         self._source, self._cache, self._watch = source, cache, watch
         self._made: dict[int, tuple[Image, str]] = {}  # by identity, because in a rehearsal all images are equal
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """See `Source`."""
         self._watch.counts.append(self._cache.compilations)
         image, compiler = self._source.image(spec, sm)
         self._made.setdefault(id(image), (image, spec.digest))  # the first kernel counts

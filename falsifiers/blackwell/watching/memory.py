@@ -46,7 +46,6 @@ class WatchedMemory:
         self.outside_bytes = max(self.outside_bytes, self._made.live_bytes(self._given))
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
-        """See `DeviceMemory`."""
         self._look()
         tensor = self._memory.tensor(shape)
         self._handed_out.append(weakref.ref(tensor))
@@ -63,29 +62,23 @@ class WatchedMemory:
         return sum(bool(number.isfinite()) and bool(number != 0) for number in last)
 
     def load_module(self, size: int) -> None:
-        """See `DeviceMemory`."""
         self._memory.load_module(size)
 
     def used(self) -> int:
-        """See `DeviceMemory`."""
         self._look()
         return self._memory.used()
 
     def reserved(self) -> int:
-        """See `DeviceMemory`."""
         return self._memory.reserved()
 
     def allocated(self) -> int:
-        """See `DeviceMemory`."""
         self._look()
         return self._memory.allocated()
 
     def free(self) -> int:
-        """See `DeviceMemory`."""
         return self._memory.free()
 
     def clear(self) -> None:
-        """See `DeviceMemory`."""
         self._memory.clear()
 
 

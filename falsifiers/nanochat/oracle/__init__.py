@@ -1,1 +1,1 @@
-"""What is right, computed in float64 from the definitions; nothing here imports a subject."""
+"""Expected values in float64, from the definitions; nothing here imports a subject."""

@@ -1,8 +1,8 @@
-"""Byte-pair encoding from its definition: the merge that was learned first is made first, until none is left.
+"""Byte-pair encoding by its definition: apply the merge that was learnt first, until none applies.
 
-Text is split by GPT-4's pattern with at most two digits a piece. Source: Sennrich, Haddow, Birch, "Neural Machine
-Translation of Rare Words with Subword Units" (arXiv 1508.07909), section 3.2; the pattern is that of
-nanochat/tokenizer.py. Bytes are written as letters as GPT-2 writes them (encoder.py: bytes_to_unicode).
+Text is split by GPT-4's pattern with at most two digits per piece. Source: Sennrich, Haddow, Birch, "Neural Machine
+Translation of Rare Words with Subword Units" (arXiv 1508.07909), section 3.2; the pattern is nanochat/tokenizer.py's.
+Bytes are mapped to letters as in GPT-2 (encoder.py: bytes_to_unicode).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class BytePairs:
     """The encoder of a tokenizer.json."""
 
     def __init__(self, document: str) -> None:
-        """Read vocabulary and merges."""
         model = json.loads(document)["model"]
         self.ids: dict[str, int] = model["vocab"]
         pairs = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]

@@ -1,4 +1,4 @@
-"""The loss of a head and its gradients in float64, by torch's own cross-entropy and autograd over whole logits."""
+"""The loss of a head and its gradients in float64, by torch's cross-entropy and autograd on all logits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ __all__ = ["Truth", "truth"]
 
 @dataclass(frozen=True)
 class Truth:
-    """What the answer should be.
+    """The expected answer.
 
     Attributes:
         loss: float64; a scalar, or [rows].
-        loss_size: the sum of the sizes of the terms of the loss, for each loss: how exact it can be in any dtype.
-        of_hidden, of_weight: float64.
-        hidden_size, weight_size: for each element of the gradients, the sum of the sizes of its parts. Two kinds of
-            parts count as larger, because they cannot be as exact: those that are tiny next to the largest that a row
-            may have, and, in half precision, differences of a softmax and a target that are nearly equal.
+        loss_size: for each loss, the sum of the absolute values of its terms: the scale of its rounding error.
+        of_hidden, of_weight: the gradients, float64.
+        hidden_size, weight_size: for each element of the gradients, the sum of the absolute values of its terms. Two
+            kinds
+            of terms count as larger, because their relative error is larger: those much smaller than the largest of a
+            row, and, in half precision, differences of nearly equal softmax and target.
     """
 
     loss: Tensor
@@ -34,7 +35,7 @@ class Truth:
 
 
 def truth(asked: Question) -> Truth:
-    """Evaluate the definition, taking the inputs as the exact numbers that they are."""
+    """Evaluate the definition; the inputs' numbers are taken as exact."""
     hidden, weight = (one.detach().double() for one in (asked.hidden, asked.weight))
     raw = (hidden @ weight.T).requires_grad_()
     logits = asked.softcap * torch.tanh(raw / asked.softcap) if asked.softcap else raw
@@ -58,9 +59,9 @@ def truth(asked: Question) -> Truth:
 
 
 def _terms(asked: Question, logits: Tensor) -> Tensor:
-    """Return what the gradient of a row's loss is a difference of, softmax and target, by how exact float32 makes them.
+    """Return softmax minus target for each logit, and the scale of its rounding error in float32.
 
-    An exponential is as exact as its exponent, which is a difference of numbers as large as the largest logit.
+    An exponential has the error of its exponent, a difference of numbers as large as the largest logit.
     """
     rows = asked.targets != asked.ignore_index
     targets = torch.full_like(logits, asked.label_smoothing / logits.shape[1])
@@ -81,5 +82,5 @@ def _reduced(asked: Question, rows: Tensor, sizes: Tensor, raw: Tensor) -> tuple
 
 
 def _count(asked: Question) -> int:
-    """Return what the sum over the rows is divided by."""
+    """Return the divisor of the sum over the rows."""
     return max(1, int((asked.targets != asked.ignore_index).sum())) if asked.reduction == "mean" else 1

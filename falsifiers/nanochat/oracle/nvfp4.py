@@ -1,8 +1,8 @@
-"""NVFP4 from its definition, number by number in float64.
+"""NVFP4 by its definition, number by number in float64.
 
-A number is one of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, with a sign (E2M1). Each 16 numbers of a row share a scale that is
-rounded to E4M3. All share one of float32, with which the largest number of all becomes 6 * 448. Source: NVIDIA,
-"Pretraining Large Language Models with NVFP4" (arXiv 2509.25149), section 2 and appendix B.
+A number is one of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, with a sign (E2M1). Each 16 numbers of a row share a scale, rounded to
+E4M3. All share a float32 scale, with which the largest number becomes 6 * 448. Source: NVIDIA, "Pretraining Large
+Language Models with NVFP4" (arXiv 2509.25149), section 2 and appendix B.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _E4M3 = [value for value in _E4M3 if value <= 448.0]
 
 
 def kept(values: Tensor) -> Tensor:
-    """Return what NVFP4 keeps of values [rows, columns]; 16 divides the columns."""
+    """Return values [rows, columns] rounded to NVFP4; the columns are a multiple of 16."""
     rows = values.double().tolist()
     largest = max(abs(value) for row in rows for value in row)
     tensor_scale = _single(largest / (6.0 * 448.0))
@@ -35,17 +35,17 @@ def kept(values: Tensor) -> Tensor:
 
 
 def product(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Return kept inputs times kept weight: [rows, out] of [rows, width] and [out, width]."""
+    """Return the product of rounded inputs [rows, width] and rounded weight [out, width]: [rows, out]."""
     return kept(inputs) @ kept(weight).T
 
 
 def input_gradient(grad_output: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradient of the inputs: the blocks of both factors lie along the outputs."""
+    """Return the gradient of the inputs; the blocks of both rounded factors lie along the outputs."""
     return kept(grad_output) @ kept(weight.T).T
 
 
 def weight_gradient(grad_output: Tensor, inputs: Tensor) -> Tensor:
-    """Return the gradient of the weight, of factors as they are."""
+    """Return the gradient of the weight, from unrounded factors."""
     return grad_output.double().T @ inputs.double()
 
 
@@ -59,7 +59,7 @@ def _block(values: list[float], tensor_scale: float) -> list[float]:
 
 
 def _nearest(value: float, grid: list[float]) -> float:
-    """Return the nearest number of a grid; of two, the one at an even place."""
+    """Return the nearest number of a grid; in a tie, the one at an even index."""
     place = bisect.bisect_left(grid, value)
     if place == 0 or place == len(grid):
         return grid[min(place, len(grid) - 1)]

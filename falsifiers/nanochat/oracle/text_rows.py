@@ -1,7 +1,7 @@
-"""Rows of a text: which rows of tokens are pieces of it, with the next tokens as targets.
+"""Finds which rows of tokens are substrings of a text with the next tokens as targets.
 
-The tokens are those of a byte-level byte-pair encoding that is trained on the text. Before the merges, each file is
-split by GPT-4's pattern, with at most two digits a piece. Source: nanochat/tokenizer.py.
+The tokens are those of a byte-level byte-pair encoding trained on the text. Before the merges, GPT-4's pattern splits
+each file, with at most two digits per piece. Source: nanochat/tokenizer.py.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
 
 
 def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ignored: int) -> int:
-    """Return the number of different rows that are pieces of a text and whose targets are their next tokens.
+    """Return the number of distinct rows that are substrings of a text with their next tokens as targets.
 
     Args:
         text: token ids [any].
-        tokens: ids [rows, sequence]; no row of another length is right.
+        tokens: ids [rows, sequence]; rows of another length do not count.
         targets: as many ids as there are tokens.
         ignored: how many targets are -1, the first ones of each row.
     """

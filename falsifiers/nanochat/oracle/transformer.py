@@ -1,7 +1,7 @@
-"""nanochat's transformer in float64, from its matrices alone.
+"""nanochat's transformer in float64, as a function of its matrices.
 
-A vector is divided by its root mean square. Positions turn the halves of queries and keys as complex numbers. Each
-query sees the keys up to its own place. The perceptron squares what is positive. Logits are capped at 15.
+Vectors are divided by their root mean square. Queries and keys are rotated as complex numbers made of their halves.
+Attention is causal. The MLP squares its positive activations. Logits are capped at 15.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mean_loss(matrices: Sequence[Tensor], heads: int, tokens: Tensor, targets: T
 
     Args:
         matrices: float64: the embedding; query, key, value, output, up and down of each block; the head.
-        heads: how many queries, keys and values share a vector.
+        heads: the number of attention heads.
         tokens, targets: ids [rows, sequence].
     """
     embedding, *inner, head = matrices
@@ -52,7 +52,7 @@ def _normed(vectors: Tensor) -> Tensor:
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return what one head makes of a row: [sequence, width of a head]."""
+    """Return the output of one head for one row: [sequence, head width]."""
     query, key = _normed(_turned(query)), _normed(_turned(key))
     scores = query @ key.T / math.sqrt(query.shape[1])
     later = torch.ones_like(scores, dtype=torch.bool).triu(1)
@@ -60,7 +60,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _turned(vectors: Tensor) -> Tensor:
-    """Turn the pairs of the halves back, at place p by p radians, slower by pair."""
+    """Rotate the pairs of halves at position p by minus p radians, more slowly for later pairs."""
     sequence, width = vectors.shape
     pairs = torch.complex(*vectors.chunk(2, 1))
     rates = torch.tensor([_BASE ** (-2 * number / width) for number in range(width // 2)], dtype=torch.float64)

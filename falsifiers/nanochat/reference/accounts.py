@@ -1,4 +1,4 @@
-"""What nanochat computes about itself before it trains: operations a token, and the number of steps."""
+"""What nanochat computes before it trains: operations per token, and the number of steps."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ __all__ = ["Accounting"]
 
 
 class Accounting:
-    """The formulas of nanochat/gpt.py and scripts/base_train.py."""
+    """The formulas of nanochat/gpt.py and scripts/base_train.py. See `Accounts`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
-        """See `Accounts`."""
         return Gpt(Shape(**shape))
 
     def flops_per_token(self, shape: Mapping[str, int]) -> float:
-        """Return 6 operations a parameter of a product, and 12 a head's number for every token that is attended to.
+        """Return 6 operations per parameter of a product, and 12 per number of a head for every attended token.
 
-        Forward and backward pass make three products of two operations with each parameter. Attention makes two
-        products in the forward pass and four in the backward pass; the causal half is counted as if it were computed.
+        Forward and backward pass make three products with each parameter, of two operations each. Attention makes two
+        products in the forward pass and four in the backward pass; causality is ignored.
         """
         embedding = shape["vocabulary"] * shape["width"]
         return 6 * (self.parameters(shape) - embedding) + 12 * shape["layers"] * shape["width"] * shape["sequence"]
 
     def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
-        """See `Accounts`."""
         tokens = batch["rows"] * shape["sequence"] * batch["accumulated"]
         return int(tokens_per_parameter * self.parameters(shape)) // tokens
 
     def parameters(self, shape: Mapping[str, int]) -> int:
-        """Return the number of the model's parameters: embedding, head and twelve squares of the width a layer."""
+        """Return the number of parameters: embedding, head, and twelve times the squared width per layer."""
         return 2 * shape["vocabulary"] * shape["width"] + shape["layers"] * 12 * shape["width"] ** 2

@@ -1,4 +1,4 @@
-"""How a trainer asks torch for segments that can grow."""
+"""Makes torch's allocator use expandable segments."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ __all__ = ["GrowingSegments"]
 
 
 class GrowingSegments:
-    """Sets the variable that torch 2.9 and later read, before the process begins."""
+    """Sets the variable that torch 2.9 and later read, before the process starts. See `AllocatorSetting`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def environment(self) -> Mapping[str, str]:
-        """See `AllocatorSetting`."""
         return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
     def late(self) -> Mapping[str, str]:
-        """See `AllocatorSetting`."""
         return {}

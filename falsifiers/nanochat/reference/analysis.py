@@ -1,4 +1,4 @@
-"""The branch of analyze_bandwidth.py that decides what limits a work."""
+"""The branch of analyze_bandwidth.py that decides whether memory or compute is the limit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ __all__ = ["Ridge"]
 
 
 class Ridge:
-    """Compares a work's intensity with the ridge of the roofs."""
+    """Compares arithmetic intensity with the ridge point of the roofline. See `BoundAnalysis`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def bound(
         self, operations: float, moved: float, peak_operations: float, peak_bytes: float
     ) -> Literal["memory", "compute"]:
-        """See `BoundAnalysis`."""
         return "compute" if operations / moved > peak_operations / peak_bytes else "memory"

@@ -14,14 +14,12 @@ __all__ = ["EveryGpuIsBig"]
 
 
 class EveryGpuIsBig:
-    """Inductor's question is answered by yes, under every name by which its modules ask it."""
+    """Makes `is_big_gpu` return True, under every name with which Inductor's modules import it. See `SmallGpuPatch`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """See `SmallGpuPatch`."""
         original = inductor.is_big_gpu
         named = [module for name, module in list(sys.modules.items()) if name.startswith("torch._inductor")]
         places = [module for module in named if getattr(module, "is_big_gpu", None) is original]

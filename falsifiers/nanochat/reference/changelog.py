@@ -10,14 +10,14 @@ __all__ = ["PublishedFigures"]
 
 
 class PublishedFigures:
-    """The figures as they are published."""
+    """The published figures."""
 
     def __init__(self, setting: Setting) -> None:
-        """Take the figures from the parameters, each of which the contract binds to its place in the document."""
+        """Take the figures from the parameters; the contract binds each to its place in the document."""
         self._stated = setting.parameters
 
     def figures(self) -> dict[str, Any]:
-        """Return tokens a second, MB at the peak, TFLOP/s of GEMMs and of peaks, and what is said of them."""
+        """Return tokens per second, peak MB, TFLOP/s of GEMMs and of peaks, and the stated conclusions."""
         said = self._stated
         backends = said["backends"]
         return {

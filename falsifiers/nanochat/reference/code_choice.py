@@ -11,13 +11,11 @@ __all__ = ["DriverRules"]
 
 
 class DriverRules:
-    """The driver's rules of compatibility. Capabilities are compared as tenfold numbers, such as 121."""
+    """The driver's compatibility rules. Capabilities are integers, such as 121 for 12.1. See `CodeChoice`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def how(self, architectures: Sequence[str], capability: str) -> Literal["machine code", "PTX", "not at all"]:
-        """See `CodeChoice`."""
         device = int(capability.replace(".", ""))
         if any(
             self.machine_code_runs(architecture.removeprefix("sm_"), device)

@@ -1,4 +1,4 @@
-"""Liger's fused loss in a compiled function, and what stands in for it on a machine without a GPU."""
+"""Liger's fused loss in a compiled function, and its replacement on a machine without a GPU."""
 
 from __future__ import annotations
 
@@ -18,25 +18,22 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class CompiledLoss:
-    """A loss, plainly and under torch.compile."""
+    """A loss, eager and under torch.compile. See `MaybeCompiled`."""
 
     def __init__(self, setting: Setting) -> None:
-        """Take Liger's loss on a GPU, and elsewhere one that asks for the count of rows as Liger's does."""
+        """Take Liger's loss on a GPU; elsewhere a loss that reads the row count on the host, as Liger's does."""
         self._compiler = setting.parameters["compiler"]
         inductor.compile_threads = 1  # a trial starts no pool of processes, one for each core of a large host
         self.loss: Loss = _with_count if setting.device == "cpu" else _liger()
 
     def eager(self) -> Loss:
-        """See `MaybeCompiled`."""
         return self.loss
 
     def compiled(self) -> Loss:
-        """See `MaybeCompiled`."""
         loss: Loss = torch.compile(self.loss, backend=self._compiler, dynamic=False)
         return loss
 
     def environment(self) -> Mapping[str, str]:
-        """See `MaybeCompiled`."""
         return {"TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS": "1"}
 
 
@@ -50,7 +47,7 @@ def _liger() -> Loss:
 def _with_count(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over the rows that count. The host waits for their number, and divides by it.
 
-    Without such a row it is 0, as Liger's is.
+    Without such a row the loss is 0, as Liger's is.
     """
     count = (targets != IGNORED).sum().item()
     return cross_entropy(hidden @ weight.T, targets, ignore_index=IGNORED, reduction="sum") / max(count, 1)

@@ -1,9 +1,8 @@
-"""The Triton kernels of `counted_products`: the order of the rows, a product, and what a row does with its sums.
+"""The Triton kernels of `counted_products`: the order of the rows, a matrix product, and the final step of a row.
 
-The kernel of a product has as many programs as the GPU has multiprocessors. They share out the tiles of a result, and
-the loop over a tile's parts runs on into the next tile, so that loads never pause. A result with fewer tiles than
-programs is made in parts along its inner dimension, which are added up in a fixed order: equal inputs have equal
-results.
+The product kernel has one program per multiprocessor. The programs share the tiles of the result, and the inner loop of
+a tile continues into the next tile without a pause in the loads. If a result has fewer tiles than programs, its inner
+dimension is split, and the parts are added in a fixed order, so equal inputs give equal results.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ _maximum = tl.standard._elementwise_max  # type: ignore[attr-defined]
 _sum = tl.standard._sum_combine  # type: ignore[attr-defined]
 _LOG2E = tl.constexpr(1.4426950408889634)
 _TOO_LARGE = tl.constexpr(2.0**80)
-"""A tile's sum of exponentials, 55 as a logarithm, after which the product is made again."""
+"""If a tile's sum of exponentials exceeds this, which is 55 as a logarithm, the product is repeated."""
 _BETWEEN = tl.constexpr(4)
-"""Steps of a tile's inner dimension that take as long as to end a tile and to begin another one."""
+"""Steps along the inner dimension that take as long as ending a tile and beginning another."""
 _FAR = tl.constexpr(40.0)
-"""Rows whose largest logit is this far above the reference then take it as their reference. A tile with a sum that is
-too large has such a row, as it has less than e^15 columns."""
+"""Rows whose largest logit exceeds the reference by this take it as their new reference. A tile with a sum that is too
+large has such a row, because it has less than e^15 columns.
+"""
 
 
 def _order(targets, order, numbers, rows, ignored, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write the rows that count, in their order, and the others from the end on; and how many count."""
+    """Write the rows that count, in order, then the others from the end backwards; and how many count."""
     counted = 0
     for start in range(0, rows, block):
         step = tl.arange(0, block)
@@ -70,7 +70,7 @@ def _product(  # type: ignore[no-untyped-def]
     again: tl.constexpr, capped: tl.constexpr, ragged: tl.constexpr, programs: tl.constexpr,
     interpreted: tl.constexpr,
 ):  # fmt: skip
-    """result (+)= left @ right, or its exponentials. What lies outside a tensor is loaded as zeros and not stored.
+    """result (+)= left @ right, or its exponentials. Elements outside a tensor are loaded as zeros and not stored.
 
     With `split`, part s of the inner dimension is written to the rows from s times the rows of all tiles on.
     """
@@ -136,7 +136,7 @@ def _product(  # type: ignore[no-untyped-def]
                 for other_tile in range(across):
                     largest = tl.maximum(largest, tl.load(maxima + other_tile * padded))
                 reference = tl.where(largest - reference > _FAR, largest, reference)
-        for half in tl.static_range(2):  # each needs registers of its own
+        for half in tl.static_range(2):  # each needs its own registers
             values = lower if half == 0 else upper
             begin = column + half * (wide // 2)
             if exponentials:
@@ -152,7 +152,7 @@ def _product(  # type: ignore[no-untyped-def]
                 values = tl.exp2((values - reference[:, None]) * _LOG2E)
                 total += tl.reduce(values, 1, _sum)
                 values *= slope
-            if add and not interpreted:  # the memory adds while the program goes on
+            if add and not interpreted:  # memory adds the numbers while the program continues
                 result.atomic_add([place, begin], values.to(result.dtype))
             else:
                 if add:
@@ -172,9 +172,9 @@ def _finish(  # type: ignore[no-untyped-def]
     capped: tl.constexpr, smoothed: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, programs: tl.constexpr,
     block: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
-    """Write a row's loss, its hidden state's gradient, the element of its target, and its hidden state divided.
+    """Write a row's loss, its hidden state's gradient, the element of its target, and its hidden state divided by Z.
 
-    The product took the target's exponential as it was. What it lacks of the target's part is added in float32.
+    The product used the target's exponential without the -Z. The missing part is added in float32.
     """
     row = tl.program_id(0)
     there = first + row < rows

@@ -1,4 +1,4 @@
-"""The fused loss as the falsifiers ask for it."""
+"""The fused loss for the falsifiers."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ _DEFAULTS = {
     "ignore_index": -100, "label_smoothing": 0.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean",
     "accumulate_float32": False, "chunk_rows": None,
 }  # fmt: skip
-"""What the loss is documented to do where an option is left away."""
+"""The documented defaults of the loss's options."""
 _MANY = 256
-"""Rows that make 32 chunks."""
+"""From this many rows on, 32 chunks."""
 
 
 def chunk_rows(rows: int) -> int:
-    """Return how many rows a chunk has: of 256 rows or more, 32 chunks, as many as Liger makes of 65,536 rows."""
+    """Return the rows of a chunk: 1/32 of 256 rows or more, as Liger has 32 chunks for 65,536 rows."""
     return max(8, -(-rows // 32))
 
 
 class FusedLoss:
-    """Our loss: in up to 32 chunks, or of few rows that are summed in float32 in chunks of its own choice."""
+    """Our loss, in up to 32 chunks; if a few rows are summed in float32, it chooses the chunks itself."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Inputs bring their device with them; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: HeadQuestion) -> Answer:
-        """Return the loss and its gradients. Options at their defaults are not given, as by other callers."""
+        """Options with default values are not passed, as other callers do."""
         options = {name: getattr(question, name, None) for name in _DEFAULTS}
         options["accumulate_float32"] = question.float32_sums
         rows = len(question.targets)

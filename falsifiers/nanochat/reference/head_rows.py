@@ -1,10 +1,11 @@
-"""What the loss does to a chunk of logits: a row's loss, and the row's gradient over its own logits.
+"""Computes the loss of each row of a chunk of logits, and overwrites the logits with their gradient.
 
-On a GPU, one program has one row. Its first sweep gathers maximum, sum of exponentials (Milakov and Gimelshein, "Online
-normalizer calculation for softmax", 2018), the target's logit and, for label smoothing, the sum of the logits. Its
-second sweep writes the gradient. A row of 65,536 bfloat16 logits takes 128 KiB, so the second sweep finds it in L2.
+On a GPU, one program has one row. Its first sweep computes maximum, sum of exponentials (Milakov and Gimelshein,
+"Online normalizer calculation for softmax", 2018), the target's logit and, for label smoothing, the sum of the logits.
+Its second sweep writes the gradient. A row of 65,536 bfloat16 logits takes 128 KiB, so the second sweep reads it from
+L2.
 
-The two sweeps can be launched apart, so that processes which hold shards of the vocabulary can add up their statistics.
+The sweeps can be launched separately, so that processes with shards of the vocabulary can combine their statistics.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from falsifiers.nanochat.reference.kernel import Kernel
 __all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
 
 _BLOCKS = {"cuda": 16384, "cpu": 128}
-"""Columns of a sweep's step. A CPU only tries the kernel, and few columns make several steps of a small vocabulary."""
+"""Columns per step of a sweep. On a CPU the interpreter tests the kernel, and few columns give several steps."""
 _TALL = {"cuda": 1, "cpu": 4}
-"""Rows of a program. The interpreter's cost is that of programs."""
+"""Rows per program. The interpreter's time depends on the number of programs."""
 _ELEMENTS = 4096
 
 
@@ -47,12 +48,12 @@ class RowLoss:
 
 
 def row_losses(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool) -> Tensor:
-    """Return the losses of the rows [rows], unscaled, in float32, or float64 for float64 logits.
+    """Return the unscaled losses [rows] in float32, or float64 for float64 logits.
 
     Args:
         logits: [rows, vocabulary], rows contiguous. With `write`, they become the gradient of the sum of scaled losses.
         targets: [rows] int64. A target outside the vocabulary has a loss of NaN.
-        scales: [rows], what each row's gradient is multiplied by before it is rounded to the dtype of the logits.
+        scales: [rows], factors of each row's gradient before it is rounded to the dtype of the logits.
     """
     if logits.dtype is torch.float64:
         return _in_torch(logits, targets, scales, of, write)
@@ -77,10 +78,10 @@ def gather_rows(logits: Tensor, targets: Tensor, first: int, whole: int, of: Row
 def write_rows(
     logits: Tensor, targets: Tensor, scales: Tensor, gathered: Tensor, first: int, whole: int, of: RowLoss
 ) -> Tensor:
-    """Return the losses of the rows, and make a shard's logits the gradient. See `row_losses` and `gather_rows`.
+    """Return the losses of the rows, and overwrite a shard's logits with the gradient. See `row_losses`.
 
     Args:
-        gathered: what `gather_rows` returned, put together over all shards.
+        gathered: the result of `gather_rows`, combined over all shards.
     """
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
     _launch(logits, targets, scales, losses, gathered, first, whole, of, gather=False, write=True, shard=True)
@@ -88,7 +89,7 @@ def write_rows(
 
 
 def scale_in_place(tensor: Tensor, factor: Tensor) -> None:
-    """Multiply a contiguous tensor by a scalar on its device, rounding once. If the scalar is 1, nothing is moved."""
+    """Multiply a contiguous tensor by a scalar on its device, with one rounding. A scalar of 1 moves no memory."""
     if tensor.dtype is torch.float64:
         tensor.mul_(factor)
         return

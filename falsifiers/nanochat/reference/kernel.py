@@ -18,7 +18,7 @@ class Kernel:
 
     def __init__(self, function: Any, varying: Sequence[str] = ()) -> None:
         """Args:
-        varying: integers among the arguments that a GPU's code is not compiled for anew, as they differ often.
+        varying: integer arguments that do not trigger recompilation, because they vary often.
         """
         self._compiled = JITFunction(function, do_not_specialize=varying)
         self._interpreted = InterpretedFunction(function)

@@ -1,16 +1,15 @@
-"""Cross-entropy fused with the product of a language model's head: the logits exist for a chunk of rows at a time.
+"""Cross-entropy fused with the product of a language model's head; logits exist for one chunk of rows at a time.
 
-A chunk's logits are made by a matrix product, turned in place into their gradient (`head_rows`), used for the gradients
-of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients cost three matrix
-products. The backward pass only multiplies by the gradient of the loss.
+The logits of a chunk are computed by a matrix product, replaced in place by their gradient (`head_rows`), used for the
+gradients of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients cost
+three matrix products. The backward pass only multiplies by the gradient of the loss.
 
-On sm_90, in bfloat16, the products are our own (`counted_products`). They write exponentials instead of logits, so that
-nothing reads a chunk between them, and leave out the rows that are ignored. Elsewhere they are the platform's, over all
-rows.
+On sm_90 in bfloat16, the products are our own (`counted_products`). They write exponentials instead of logits, so that
+no other kernel reads a chunk between them, and skip ignored rows. Elsewhere torch computes the products of all rows.
 
-A row of a chunk begins at a multiple of 128 bytes, whatever the vocabulary is: 50,257 logits take the memory of 50,304.
+A row of a chunk begins at a multiple of 128 bytes for any vocabulary: 50,257 logits take the memory of 50,304.
 
-torch.compile sees two operators and no value of the device, so it neither breaks the graph nor waits for the GPU.
+torch.compile sees two operators and no value of the device, so there is no graph break and no wait for the GPU.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_i
 __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
 _CHUNK_BYTES = 192 << 20
-"""The largest chunk of logits, unless a row is so long that few rows would have so many bytes."""
+"""The most bytes of a chunk of logits, unless rows are so long that few of them exceed it."""
 _FEWEST = 512
-"""Rows that a chunk may have however long they are, if the gradients are larger than it."""
+"""Rows of a chunk for any vocabulary, if the gradients are larger than that chunk."""
 _MOST_CHUNKS = 64
 """Chunks of a call. Each costs the host half a millisecond, which the products of a narrow head do not hide."""
 _ROW_BYTES = 128
 """The bytes of a row of a chunk are a multiple of this, so that tensor cores read whole lines."""
 _OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
-"""The largest chunk of logits, in sizes of the two gradients."""
+"""The largest chunk of logits, relative to the size of the two gradients."""
 _TILE = 128
 """Rows of a tile of a matrix product."""
 _PER_CHUNK = 0.8
-"""Adding to the head's gradient in memory takes an H200 as long as the products of so many tiles."""
+"""Adding to the head's gradient in memory takes an H200 as long as the products of this many tiles."""
 _TRIED = 8
-"""Sizes of a chunk that are compared."""
+"""Chunk sizes to compare."""
 
 
 def linear_cross_entropy(
@@ -99,7 +98,7 @@ def linear_cross_entropy(
 
 
 def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) -> int:
-    """Return how many rows a chunk has: whole tiles where possible, with the least of what takes time beside them."""
+    """Return the rows of a chunk: whole tiles if possible, with the least overhead."""
     gradients = (_OF_WEIGHT * vocabulary + _OF_HIDDEN * rows) * width * element_size
     most = max(_CHUNK_BYTES, _FEWEST * vocabulary * element_size)
     largest = max(1, int(min(most, gradients)) // (vocabulary * element_size), math.ceil(rows / _MOST_CHUNKS))
@@ -167,11 +166,11 @@ def _head(
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the scaled losses [rows], both gradients of their sum divided by a unit, the unit, and the memory of a
-    chunk's logits, so that a memory probe sees it.
+    """Return the scaled losses [rows], both gradients of their sum divided by a unit, the unit, and the chunk's memory.
 
-    Without scales, they are 1, or with `mean` 1 divided by the number of rows that count. A gradient that is not wanted
-    is empty. The unit is 1, or a power of two that keeps float16 gradients normal.
+    The chunk's memory is returned so that a memory probe sees it. Without scales, they are 1, or with `mean` 1 divided
+    by the number of rows that count. A gradient that is not needed is empty. The unit is 1, or a power of two that
+    keeps float16 gradients normal.
     """
     of = RowLoss(ignore_index, label_smoothing, z_loss, softcap)
     write = wants_hidden or wants_weight

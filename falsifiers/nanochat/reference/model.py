@@ -1,7 +1,7 @@
 """nanochat's transformer: RMSNorm without weights, rotary positions, normalised queries and keys, squared ReLU.
 
-Token embedding and head have weights of their own, no layer has a bias, and the logits are capped at 15. The facts are
-those of nanochat/gpt.py, on which CHANGELOG_GB10.md rests.
+Token embedding and head have separate weights, no layer has a bias, and the logits are capped at 15. The source is
+nanochat/gpt.py, on which CHANGELOG_GB10.md rests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Norm = Callable[[Tensor], Tensor]
 
 SOFTCAP = 15.0
 EPSILON = 1e-6
-"""Added to the mean square. It is stated, because torch and Liger have different defaults."""
+"""Added to the mean square. It is explicit, because torch and Liger have different defaults."""
 IGNORED = -1
 _ROTARY_BASE = 10_000.0
 
@@ -91,7 +91,7 @@ class Gpt(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Draw embedding and matrices as nanochat does; head and projections to the stream begin with zeros."""
+        """Draw embedding and matrices as nanochat does; head and output projections begin with zeros."""
         nn.init.normal_(self.embedding.weight)
         nn.init.zeros_(self.head.weight)
         for block in self.blocks:
@@ -127,7 +127,7 @@ class _Block(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, stream: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the stream [rows, sequence, width] behind the block."""
+        """Return the residual stream [rows, sequence, width] after the block."""
         normed = self.norm(stream)
         query, key, value = (
             projection(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)

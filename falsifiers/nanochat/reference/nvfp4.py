@@ -15,13 +15,11 @@ _BLOCK, _LARGEST, _LARGEST_SCALE = 16, 6.0, 448.0
 
 
 class EmulatedNvfp4:
-    """The recipe: quantised factors of the product and of the inputs' gradient, and no rotation."""
+    """The recipe: quantised factors of the product and of the inputs' gradient, and no rotation. See `Quantiser`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def quantised(self, values: Tensor) -> Tensor:
-        """See `Quantiser`."""
         blocks = values.double().unflatten(-1, (-1, _BLOCK))
         tensor_scale = (values.double().abs().amax() / (_LARGEST * _LARGEST_SCALE)).float().double()
         scale = self.scale(blocks.abs().amax(-1, keepdim=True) / _LARGEST, tensor_scale)
@@ -41,7 +39,6 @@ class EmulatedNvfp4:
         return torch.copysign((size / step).round() * step, values)
 
     def linear(self, inputs: Tensor, weight: Tensor) -> Tensor:
-        """See `Quantiser`."""
         made: Tensor = _Linear.apply(inputs, weight, self)
         return made
 

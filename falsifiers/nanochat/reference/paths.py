@@ -1,4 +1,4 @@
-"""The kernel paths of a step, as nanochat/kernels.py switches between them, and a path with our own fused loss.
+"""The kernel paths of a step, which nanochat/kernels.py selects, and a path with our own fused loss.
 
 | path | normalisation | loss |
 |---|---|---|
@@ -7,8 +7,8 @@
 | triton | torch | Liger's fused loss |
 | own | torch | our fused loss |
 
-Liger's kernels need a GPU. On a CPU, operations of torch stand in for its normalisation, and our loss in chunks of its
-size for its loss.
+Liger's kernels need a GPU. On a CPU, torch operations replace its normalisation, and our loss in chunks of the same
+size replaces its loss.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["KernelPaths", "fused_loss"]
 
 
 class KernelPaths:
-    """Steps of one model on the paths. Every path begins with the same weights."""
+    """Steps of one model on the paths. Every path begins with the same weights. See `Paths`."""
 
     def __init__(self, setting: Setting) -> None:
         """Read the shape from the setting's parameters."""
@@ -50,7 +50,7 @@ class KernelPaths:
         self.shape = Shape(**{name: self.asked[name] for name in names})
 
     def batch(self) -> Batch:
-        """See `Paths`: rows of the project's own text."""
+        """Rows of the project's own text."""
         text = project_text(["falsifiers/nanochat"] if self.device == "cpu" else ["falsifiers", "harness"])
         stream = encoded(train_tokenizer(text, self.shape.vocabulary), text)
         tokens, targets = batch(stream, self.asked["rows"], self.shape.sequence, self.seed)
@@ -58,7 +58,6 @@ class KernelPaths:
         return Batch(tokens.to(self.device), targets.to(self.device))
 
     def loss(self, path: str) -> HeadLoss:
-        """See `Paths`."""
         if path in ("liger", "triton"):
             return _liger_loss if self.device != "cpu" else _in_chunks_of_liger
         return {"current": plain_loss, "own": fused_loss}[path]
@@ -70,7 +69,6 @@ class KernelPaths:
         return _liger_norm if self.device != "cpu" else _RowNorm.apply
 
     def model(self, path: str) -> torch.nn.Module:
-        """See `Paths`."""
         torch.manual_seed(self.seed)
         with torch.device(self.device):
             model = Gpt(self.shape, self.loss(path), self.norm(path))
@@ -81,14 +79,13 @@ class KernelPaths:
         return model.to(getattr(torch, self.asked["dtype"]))
 
     def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
-        """See `Paths`."""
         loss: Tensor = model(given.tokens, given.targets)
         return loss
 
     def parts(
         self, path: str, given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
     ) -> Parts:
-        """See `Paths`. The clock is read only after everything that was launched is done."""
+        """The clock is read only after all launched work is done."""
         model, seconds = self.model(path), {"data": 0.0, "forward": 0.0, "backward": 0.0}
 
         def lap(name: str, work: Callable[[], Any]) -> Any:
@@ -121,7 +118,7 @@ def _liger_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
 
 
 def _in_chunks_of_liger(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Take as many rows at a time as Liger does: its logits are as large as the hidden states, to a power of two."""
+    """Use as many rows per chunk as Liger does: its logits are as large as the hidden states, to a power of two."""
     rows = triton.next_power_of_2(triton.cdiv(targets.numel(), triton.cdiv(*weight.shape)))
     return linear_cross_entropy(hidden, weight, targets, ignore_index=IGNORED, softcap=SOFTCAP, chunk_rows=rows)
 
@@ -135,7 +132,7 @@ def _liger_norm(values: Tensor) -> Tensor:
 
 
 class _RowNorm(torch.autograd.Function):
-    """The root mean square of each row is kept for the backward pass, as Liger keeps it."""
+    """Keeps the root mean square of each row for the backward pass, as Liger does."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

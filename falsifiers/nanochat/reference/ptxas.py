@@ -1,4 +1,4 @@
-"""Which ptxas knows which target, and which one Triton runs."""
+"""Predicts which ptxas knows which target, and selects the ptxas that Triton runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from harness import Setting
 __all__ = ["NvidiaAssembler", "TritonVariables"]
 
 _SINCE = {100: (12, 8), 101: (12, 8), 120: (12, 8), 103: (12, 9), 121: (12, 9), 110: (13, 0), 88: (13, 0)}
-"""The first CUDA release with a target, by its number, after 90; release notes of CUDA 12.8, 12.9 and 13.0."""
+"""The first CUDA release with each target above 90; release notes of CUDA 12.8, 12.9 and 13.0."""
 _SUFFIXES = {"a": (12, 0), "f": (12, 9)}
 _WITHOUT_SUFFIX_A = 90
 
 
 class NvidiaAssembler:
-    """The release notes of CUDA as a rule."""
+    """The rules of the release notes of CUDA. See `Assembler`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def accepts(self, version: str, target: str) -> bool:
-        """See `Assembler`."""
         release, named = re.search(r"release (\d+)\.(\d+)", version), re.fullmatch(r"sm_(\d+)([af]?)", target)
         if release is None or named is None:
             return False
@@ -34,7 +32,6 @@ class NvidiaAssembler:
         return have >= max(_SINCE.get(number, (0, 0)), _SUFFIXES.get(suffix, (0, 0)))
 
     def assemble(self, ptxas: Path, ptx: Path, target: str, image: Path) -> tuple[int, str]:
-        """See `Assembler`."""
         done = subprocess.run(
             [ptxas, f"--gpu-name={target}", ptx, "-o", image], capture_output=True, text=True, timeout=60, check=False
         )
@@ -42,11 +39,9 @@ class NvidiaAssembler:
 
 
 class TritonVariables:
-    """Since Triton 3.6 compute capabilities from 10.0 on have a ptxas, and a variable, of their own."""
+    """Since Triton 3.6, compute capabilities from 10.0 on have a separate ptxas and a separate variable."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def variables(self, ptxas: Path) -> Mapping[str, str]:
-        """See `PtxasChoice`."""
         return {"TRITON_PTXAS_PATH": str(ptxas), "TRITON_PTXAS_BLACKWELL_PATH": str(ptxas)}

@@ -1,4 +1,4 @@
-"""Texts to tokens by threads that each take a batch."""
+"""Converts texts to tokens with threads that each take a batch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ __all__ = ["BatchedStream"]
 
 
 class BatchedStream:
-    """Batches are encoded side by side, and put together in their order."""
+    """Batches are encoded in parallel, and concatenated in order. See `TokenStream`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def train(self, texts: Sequence[str], vocabulary: int) -> str:
-        """See `TokenStream`."""
         self.tokenizer = train_tokenizer(texts, vocabulary)
         return str(self.tokenizer.to_str())
 
     def encode(self, texts: Sequence[str], threads: int, batch: int) -> Sequence[int]:
-        """See `TokenStream`."""
         batches = [list(texts[start : start + batch]) for start in range(0, len(texts), batch)]
         with ThreadPoolExecutor(threads) as pool:
             done = list(pool.map(self.tokenizer.encode_batch, batches))
         return [token for rows in done for row in rows for token in row.ids]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """See `TokenStream`."""
         return str(self.tokenizer.decode(list(tokens)))

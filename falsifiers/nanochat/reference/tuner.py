@@ -1,4 +1,4 @@
-"""Tuning that survives configurations which do not fit, and trusts no result that it has not checked."""
+"""A tuner that skips configurations that do not fit, and checks every result."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ __all__ = ["CheckedTuner"]
 
 
 class CheckedTuner:
-    """The fastest of those that fit and are right."""
+    """Chooses the fastest configuration that fits and has a right result. See `Tuner`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def choose(self, candidates: Sequence[Candidate], run: Run, right: Callable[[Tensor], bool]) -> Candidate | None:
-        """See `Tuner`."""
         best, shortest = None, math.inf
         for candidate in candidates:
             try:

@@ -1,4 +1,4 @@
-"""The share of a device's speed that steps reach."""
+"""The share of a device's peak rate that steps reach."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ __all__ = ["MeasuredPeak"]
 
 
 class MeasuredPeak:
-    """The peak is what products of that dtype reach on that device, as measured beside the steps."""
+    """The peak is the rate of products in that dtype, measured on that device beside the steps. See `Utilisation`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def mfu(
         self, operations: float, seconds: float, dtype: str, device: str, peaks: Mapping[str, float]
     ) -> float | None:
-        """See `Utilisation`."""
         achieved, peak = operations / seconds, peaks.get(dtype)
         return None if peak is None or achieved > peak else achieved / peak

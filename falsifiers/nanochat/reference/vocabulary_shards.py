@@ -1,10 +1,10 @@
-"""The fused loss over several processes, each with a shard of the vocabulary: rows of the head, beside each other.
+"""The fused loss over several processes, each with a shard of the vocabulary: consecutive rows of the head.
 
-Each process makes the logits of its shard. Four numbers a row are exchanged for each chunk (`head_rows`), and at the
-end the gradients of the hidden states are added up. No process ever has a row of the logits as a whole.
+Each process computes the logits of its shard. For each chunk, the processes exchange four numbers per row
+(`head_rows`); at the end, they add the gradients of the hidden states. No process holds all logits of a row.
 
-Either all processes have the same rows (`sharded_linear_cross_entropy`), or each has rows of its own, as in
-data-parallel training (`data_parallel_linear_cross_entropy`).
+Either all processes have the same rows (`sharded_linear_cross_entropy`), or each has its own rows, as in data-parallel
+training (`data_parallel_linear_cross_entropy`).
 """
 
 from __future__ import annotations

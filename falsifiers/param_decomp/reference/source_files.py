@@ -16,7 +16,7 @@ _LARGEST = 1 << 20
 
 
 class SourceFiles:
-    """Files below the package's folder, as they are."""
+    """Files below the package's folder, as they are. See `ConfigurationFiles`."""
 
     def __init__(self, setting: Setting) -> None:
         """The parameter `files` has their paths from there."""
@@ -27,5 +27,4 @@ class SourceFiles:
         self._files: list[str] = setting.parameters["files"]
 
     def text(self, number: int) -> str:
-        """See `ConfigurationFiles`."""
         return regular_file.read(self._folder / self._files[number], _LARGEST).decode()

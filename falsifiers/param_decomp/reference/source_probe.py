@@ -14,7 +14,7 @@ _LARGEST = 1 << 20
 
 
 class SourceProbe:
-    """`mem_probe.py` and `mem_probe_l18-26.sbatch`, as they are."""
+    """`mem_probe.py` and `mem_probe_l18-26.sbatch`, as they are. See `ProbeFiles`."""
 
     def __init__(self, setting: Setting) -> None:
         """The checkout is on PYTHONPATH, so its folder param_decomp_jax can be imported."""
@@ -24,9 +24,7 @@ class SourceProbe:
         self._folder = Path(next(iter(spec.submodule_search_locations))) / "jax_single_pool" / "experiments"
 
     def program(self) -> str:
-        """See `ProbeFiles`."""
         return regular_file.read(self._folder / "mem_probe.py", _LARGEST).decode()
 
     def batch_file(self) -> str:
-        """See `ProbeFiles`."""
         return regular_file.read(self._folder / "mem_probe_l18-26.sbatch", _LARGEST).decode()

@@ -18,8 +18,7 @@ _PEAKS = {"GB200": 2500.0, "B200": 2250.0, "H100": 989.0, "H200": 989.0, "A100":
 class Accounting:
     """The formulas of the source."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def attention(
         self, heads: int, width: int, counts: Sequence[Mapping[str, int]], *, causal: bool, backward: bool

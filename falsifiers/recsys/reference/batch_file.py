@@ -12,11 +12,9 @@ FILE = Path(__file__).with_name("train.sbatch")
 
 
 class TrainingJob:
-    """The file as it is."""
+    """The file as it is. See `BatchFile`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def text(self) -> str:
-        """See `BatchFile`."""
         return FILE.read_text()

@@ -28,7 +28,7 @@ _FUNCTIONS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
 
 
 class StandIn:
-    """The files, in the trial's workspace. Their bodies are empty, because none is run."""
+    """The files, in the trial's workspace. Their bodies are empty, because none is run. See `Suite`."""
 
     def __init__(self, setting: Setting) -> None:
         """The parameter `stand_in` says whether they may stand in for the source's."""
@@ -42,7 +42,6 @@ class StandIn:
         }
 
     def folder(self) -> Path:
-        """See `Suite`."""
         if not self._setting.parameters["stand_in"]:
             raise NotMeasured(
                 "the source's tests are not part of this project: copy examples/hstu of recsys-examples into it, and "

@@ -10,11 +10,9 @@ __all__ = ["RemovedFirst"]
 
 
 class RemovedFirst:
-    """The old version is removed before the new one is installed."""
+    """The old version is removed before the new one is installed. See `Upgrade`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def steps(self, package: str, version: str) -> Sequence[Sequence[str]]:
-        """See `Upgrade`."""
         return [["uninstall", "--yes", package], ["install", f"{package}=={version}"]]

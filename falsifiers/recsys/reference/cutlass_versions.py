@@ -15,7 +15,7 @@ _FOLDER = "cutlass_dsl_versions"
 
 
 class CutlassVersions:
-    """`cutlass/base_dsl/ast_preprocessor.py`, as it is in the wheels."""
+    """`cutlass/base_dsl/ast_preprocessor.py`, as it is in the wheels. See `Preprocessors`."""
 
     def __init__(self, setting: Setting) -> None:
         """Find the folder."""
@@ -25,5 +25,4 @@ class CutlassVersions:
         self._folder = Path(next(iter(spec.submodule_search_locations)))
 
     def text(self, version: str) -> str:
-        """See `Preprocessors`."""
         return regular_file.read(self._folder / version / "ast_preprocessor.py").decode()

@@ -29,8 +29,7 @@ class Padded:
 class DenseAttention:
     """Every step is in the dtype of the inputs."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Inputs bring their device with them; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question) -> Answer:
         """Return output and gradients.

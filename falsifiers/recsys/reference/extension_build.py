@@ -14,13 +14,11 @@ __all__ = ["TorchBuild"]
 
 
 class TorchBuild:
-    """An extension module of all sources, as `python setup.py build_ext` builds it."""
+    """An extension module of all sources, as `python setup.py build_ext` builds it. See `ExtensionBuild`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def build(self, sources: Sequence[Path], folder: Path) -> None:
-        """See `ExtensionBuild`."""
         extension = Extension("many_sources", [str(source) for source in sources], language="c++")
         made = Distribution(
             {"name": "many_sources", "ext_modules": [extension], "cmdclass": {"build_ext": BuildExtension}}

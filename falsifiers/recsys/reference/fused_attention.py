@@ -22,8 +22,7 @@ def mask_of(question: Question) -> HstuMask:
 class FusedAttention:
     """HSTU attention in Triton."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Inputs bring their device with them; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question) -> Answer:
         """Return output and gradients."""

@@ -26,8 +26,7 @@ _WIDTHS = {8: (32, 64, 128), 9: (32, 64, 128), 10: (64, 128)}
 class GuardedOperators:
     """The table, and its guards before our kernels."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Inputs bring their device with them; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def operator(self, way: Way, capability: int) -> str:
         """Return the name of the operator."""

@@ -8,11 +8,9 @@ __all__ = ["FirstThenWanted"]
 
 
 class FirstThenWanted:
-    """Two statements."""
+    """Two statements. See `ImportOrder`."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def program(self, first: str, wanted: str) -> str:
-        """See `ImportOrder`."""
         return f"import {first}\nimport {wanted}\n"

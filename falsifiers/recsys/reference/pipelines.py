@@ -179,8 +179,7 @@ class PipelinedRun:
 class Pipelines:
     """Runs with any of the three."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Streams bring their device with them; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def begin(self, kind: Kind, recipe: Recipe, weights: Mapping[str, Tensor], streams: Streams) -> PipelinedRun:
         """Return a run."""

@@ -19,7 +19,6 @@ def touch_recorded(  # type: ignore[no-untyped-def]
     keys, groups, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest,
     buckets: tl.int64, numbers, counted: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """See `touch_groups`."""
     touch_groups(
         keys, groups, keys, count, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest, buckets,
         tl.load(numbers + 1), tl.load(numbers), False, counted, False, block,
@@ -31,7 +30,6 @@ def insert_recorded(  # type: ignore[no-untyped-def]
     new_keys, groups, count: tl.int32, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size,
     newest, buckets: tl.int64, numbers, counted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """See `insert_groups`."""
     insert_groups(
         new_keys, groups, count, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size, newest,
         buckets, tl.load(numbers + 1), tl.load(numbers), counted, False, block, chunk,
@@ -44,7 +42,6 @@ def start_recorded(  # type: ignore[no-untyped-def]
     width: tl.constexpr, dim: tl.constexpr, kind: tl.constexpr, parts: tl.constexpr, block: tl.constexpr,
     columns: tl.constexpr,
 ):  # fmt: skip
-    """See `start_rows`."""
     start_rows(
         rows_of, slots, fresh, keys, groups, newest, count, tl.load(numbers), seed, spread, width, dim, kind, parts,
         block, columns,

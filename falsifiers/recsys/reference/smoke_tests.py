@@ -19,8 +19,7 @@ TESTED = (attention_cases, hstu, fused_attention, hstu_attention)
 class OwnSmokeTests:
     """`falsifiers/recsys/suites/test_hstu_smoke.py`, with no settings of pytest."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def files(self) -> Mapping[str, str]:
         """Return both files."""

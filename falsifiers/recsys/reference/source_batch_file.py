@@ -12,7 +12,7 @@ __all__ = ["SourceJob"]
 
 
 class SourceJob:
-    """`examples/hstu/training/benchmark/scripts/slurm_job.sub`."""
+    """`examples/hstu/training/benchmark/scripts/slurm_job.sub`. See `BatchFile`."""
 
     def __init__(self, setting: Setting) -> None:
         """The source's packages are on PYTHONPATH; the file is beside them."""
@@ -23,5 +23,4 @@ class SourceJob:
         self._path = root / "training" / "benchmark" / "scripts" / "slurm_job.sub"
 
     def text(self) -> str:
-        """See `BatchFile`."""
         return regular_file.read(self._path).decode()

@@ -16,8 +16,7 @@ class TritonTables:
     kind: type[DynamicTable] = DynamicTable
     """What a table is made by."""
 
-    def __init__(self, setting: Setting) -> None:
-        """A recipe says everything; nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def table(self, recipe: Recipe, device: str) -> Table:
         """Return an empty table."""
