@@ -29,8 +29,6 @@ from dataclasses import dataclass
 
 from falsifiers.apr.subject import AprFile, TensorRecord
 
-__all__ = ["COLUMN_MAJOR", "ROW_MAJOR", "Entry", "Layout", "Malformed", "build", "departures", "patched", "reseal"]
-
 _FIELDS = {
     "magic": (0, 4), "version": (4, 2), "flags": (6, 2), "tensor_count": (8, 4), "metadata_offset": (12, 8),
     "metadata_size": (20, 4), "tensor_index_offset": (24, 8), "data_offset": (32, 8), "checksum": (40, 4),

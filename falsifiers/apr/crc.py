@@ -15,8 +15,6 @@ from falsifiers.apr.subject import AprFormat
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
 from harness import Trial, for_external
 
-__all__ = ["REGIONS", "damaged", "falsify"]
-
 REGIONS = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
 """The kinds of damage. The first six are made in place; an `unbounded` file names sizes beyond its end."""
 

@@ -12,8 +12,6 @@ from harness import NotObserved
 from harness.tools.trainer import directory
 from harness.tools.trainer.adapter import RecordedRun
 
-__all__ = ["Recorded"]
-
 _MAGICS = (b"APR\0", b"APRN", b"APR1", b"APR2")
 """The first bytes of files of this format and of its predecessors."""
 _MOST_FILES = 1000

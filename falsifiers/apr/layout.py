@@ -15,8 +15,6 @@ from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
 from harness import Trial, for_external
 
-__all__ = ["falsify"]
-
 _CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
 
 

@@ -15,8 +15,6 @@ from falsifiers.apr.byte_table import COLUMN_MAJOR, ROW_MAJOR, Layout, build, pa
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from harness import Trial
 
-__all__ = ["contents", "files", "misjudged_by_reader", "misjudged_by_writer", "opens", "written"]
-
 T = TypeVar("T")
 
 _LONGEST_NAME = 256

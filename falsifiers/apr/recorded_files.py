@@ -18,8 +18,6 @@ from falsifiers.apr.tensor_sets import nbytes
 from harness import NotObserved, Trial, Unobserved, propagates
 from harness.base import strictjson
 
-__all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
-
 T = TypeVar("T")
 
 _LARGEST: Final = 8 * 2**30

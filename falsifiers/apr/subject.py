@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["AprFile", "AprFormat", "Rejected", "TensorRecord"]
-
 
 class Rejected(Exception):
     """The reader does not accept a file. Any other exception from a reader is a crash."""

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from falsifiers.apr.subject import AprFile, TensorRecord
 
-__all__ = ["FILES", "KNOWN", "file_of", "json_objects", "nbytes"]
-
 _BYTES = {0: 4, 1: 2, 3: 8, 4: 4, 5: 8, 6: 1, 7: 1, 30: 2}
 _BLOCKS = {12: (256, 144), 14: (256, 210), 128: (32, 18)}
 _APR_Q8 = 129

@@ -10,8 +10,6 @@ from falsifiers.blackwell.watching.memory import WatchedMemory, trained_blocks
 from harness import Trial
 from harness.authoring.tournament import Attempt, Levels, decide
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Attribution]) -> None:
     """Upload and train a model's blocks at every combination of fixes, and at doses of what may be the cause.

@@ -13,8 +13,6 @@ from torch import Tensor
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, AllocatorChoice, Device
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
-
 _CAPABILITIES = (
     (5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9),
     (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0), (20, 0),

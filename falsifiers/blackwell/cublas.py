@@ -29,8 +29,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["falsify"]
-
 _SAMPLE = 128
 _VOCABULARY = 64
 _MOVED: tuple[Moved, ...] = ("nothing", "backward", "products")

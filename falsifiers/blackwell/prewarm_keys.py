@@ -17,8 +17,6 @@ from falsifiers.blackwell.watching.compilations import watching
 from falsifiers.blackwell.watching.kernel_cache import CacheWatch, LogLines
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _EPS: Final = (1e-6, 1e-5, 1e-8)
 _SIZES: Final = (64, 128, 256, 512)
 """Sequences at which kernels often change, in tiles or warps. The search also tries their neighbours."""

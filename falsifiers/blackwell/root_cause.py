@@ -25,8 +25,6 @@ from falsifiers.blackwell.subjects.root_cause import (
 from falsifiers.blackwell.watching.memory import WatchedMemory, trained_blocks
 from harness import NotMeasured, Trial
 
-__all__ = ["block_bytes", "falsify"]
-
 _NOBODY = "nobody"
 _MOST = 0.92
 _MODULES_SHARE = 0.3

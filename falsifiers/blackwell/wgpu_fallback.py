@@ -35,8 +35,6 @@ from falsifiers.blackwell.subjects.wgpu_fallback import FallbackBlocks
 from falsifiers.blackwell.watching.fallback import Witness
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _LEARNING_RATE = 0.05
 _MOST_PLACES = 64
 

@@ -19,9 +19,6 @@ from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Gradients
 from harness import Trial, Unobserved, for_external, propagates
 
-__all__ = ["falsify"]
-
-
 _BELOW = 0.999  # of the limit; rounding leaves a clipped gradient a little below it
 _CLIPPED = "clipping took a factor from a gradient; add -P gradient_norm=1e6"
 

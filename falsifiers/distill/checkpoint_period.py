@@ -23,8 +23,6 @@ from harness import Trial, Unobserved, first_observed, propagates, provided
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 
-__all__ = ["falsify"]
-
 _DEFAULT = 5000  # the default of SPEC-DISTILL-001 if no interval is given (PR #1856)
 
 

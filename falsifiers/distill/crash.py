@@ -20,8 +20,6 @@ from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Checkpointing
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _POLL_SECONDS = 0.01
 _RUN = "crashing"
 

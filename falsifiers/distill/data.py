@@ -30,8 +30,6 @@ from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
 from harness import NotObserved, Trial, first_observed, for_external, propagates
 
-__all__ = ["falsify"]
-
 _STEPS_ELSEWHERE = 50
 
 _HELD_OUT_SEED = 30_303  # tokens of the text on which teachers are compared

@@ -16,8 +16,6 @@ from falsifiers.distill.dumped_step import DumpedRun
 from falsifiers.distill.measuring.named_models import NamedText
 from harness import NotObserved, Trial, Unobserved, propagates
 
-__all__ = ["examine_batches", "gap"]
-
 _FEWEST_ROWS = 1000
 """The least number of rows of one epoch for which repeats are counted; see the contract's notes."""
 _EVEN = 0.1

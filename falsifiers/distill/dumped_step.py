@@ -25,8 +25,6 @@ from falsifiers.distill.running.training import read_back
 from harness import NotObserved, Trial, Unobserved, propagates
 from harness.authoring.shadow_step import Difference, difference, worst
 
-__all__ = ["DumpedRun", "examine"]
-
 _NEAR = 1 / 3  # share of a tolerance beyond which the rounding of the dtype is computed too
 _OF_LOSS = ("loss", "gradient")
 

@@ -14,8 +14,6 @@ from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
 from harness import NotMeasured, Trial, for_external, propagates
 
-__all__ = ["falsify"]
-
 
 def examine_dumps(trial: Trial[Any]) -> None:
     """Check the embedding and the gradient of each dumped step of a trainer in another process."""

@@ -18,8 +18,6 @@ from falsifiers.distill.subject import Distillation
 from harness import NotObserved, Trial, Unobserved, first_observed, propagates, provided
 from harness.tools.trainer.model_folder import weight_paths
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Train, read the exported file independently, then run the student with the tensors of the file."""

@@ -31,8 +31,6 @@ from harness.tools.trainer.model_folder import weight_paths
 from harness.tools.trainer.output_events import EventKind
 from harness.tools.trainer.output_summary import Telling
 
-__all__ = ["Command", "Recorded"]
-
 T = TypeVar("T")
 
 _LOSSES = ("distillation", "cross_entropy", "kl")

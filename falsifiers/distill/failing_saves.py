@@ -25,8 +25,6 @@ from harness import Trial, for_external, not_observable
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 
-__all__ = ["falsify"]
-
 _SMALLEST_FILE = 16_384  # bytes: log lines fit below this limit, weights do not
 _ABOUT_A_SAVE = re.compile(r"(?i)ckpt|checkpoint|sav")
 _SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |too large")

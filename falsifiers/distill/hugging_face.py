@@ -32,8 +32,6 @@ from falsifiers.distill.running.trainer_watch import Batch, StepWatch, inputs_an
 from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured, NotObserved, Setting, Unobserved, propagates
 
-__all__ = ["HF"]
-
 _TEACHERS = ("teacher_model", "teacher", "ref_model")
 """Attributes in which Trainers keep a teacher; TRL's use the first or the last."""
 

@@ -10,8 +10,6 @@ from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation, Run
 from harness import Trial, propagates
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Measure the divergence on held-out text before and after; compare the first reported loss with our own."""

@@ -16,8 +16,6 @@ from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
 from harness import NotObserved, Trial, propagates
 
-__all__ = ["falsify"]
-
 _SAMPLED = 256  # elements of each tensor, evenly spaced, whose steps are computed again
 _NEAR_ZERO = 10  # in units of the rate: float32 then represents a movement of one rate to 7e-7
 _SMALL = 1e-3  # for such a weight, AdamW's default decay of 0.01 takes 1e-5 of a rate

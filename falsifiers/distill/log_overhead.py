@@ -23,8 +23,6 @@ from falsifiers.distill.subject import Stepping
 from harness import NotMeasured, Trial, Unobserved
 from harness.authoring.timing import Interval, Timing, interleave
 
-__all__ = ["falsify"]
-
 _SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
 _OWN = "our own"
 _TOLD = 8  # steps of the run whose log is compared with the reported losses

@@ -11,8 +11,6 @@ from falsifiers.distill.subject import Distillation
 from harness import NotMeasured, Trial, propagates
 from harness.tools.trainer.command_line import RequestRefused
 
-__all__ = ["falsify"]
-
 _PATIENCE = 64  # steps beyond the request after which a run is stopped: two epochs of the historical trainer
 
 

@@ -13,8 +13,6 @@ from harness import NotObserved, Unobserved
 from harness.tools.trainer import directory
 from harness.tools.trainer.adapter import Outside
 
-__all__ = ["OutsideFiles"]
-
 
 class OutsideFiles:
     """The files of a trainer, named and read as its TOML file says. See `WeightFiles`."""

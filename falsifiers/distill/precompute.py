@@ -20,8 +20,6 @@ from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Precomputing
 from harness import Trial, Unobserved, propagates
 
-__all__ = ["falsify"]
-
 _REMEMBERED = 0.05  # nats; float16 rounds a logit of up to 32 by up to 0.016
 
 

@@ -19,8 +19,6 @@ from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Checkpointing
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 @dataclass(frozen=True)
 class _Student:

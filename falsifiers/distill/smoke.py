@@ -18,8 +18,6 @@ from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
 from harness import Trial, Unobserved, first_observed, propagates, provided
 
-__all__ = ["falsify"]
-
 _TAIL = 5  # reported losses that are averaged at the end, because single batches scatter
 
 

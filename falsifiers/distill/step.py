@@ -28,8 +28,6 @@ from falsifiers.distill.subject import Shadowed
 from harness import NotMeasured, Trial, Unobserved, for_external
 from harness.authoring.shadow_step import Difference, worst
 
-__all__ = ["falsify"]
-
 _PROBE = {"model": "qwen2-tiny", "tokenizer": "bytes", "steps": 3, "checkpoint_every": 0, "teacher_steps": 1}
 """A small run whose random numbers are watched; it uses the same code for dropout."""
 

@@ -16,17 +16,6 @@ from torch import Tensor
 
 from harness import Unobserved, provided
 
-__all__ = [
-    "Checkpointing",
-    "Distillation",
-    "Gradients",
-    "OnStep",
-    "Precomputing",
-    "Run",
-    "Shadowed",
-    "Stepping",
-]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
 from harness import Trial, propagates
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Compare both models on held-out text before the run, and again after a few steps of it."""

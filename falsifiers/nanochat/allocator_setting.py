@@ -11,8 +11,6 @@ from falsifiers.nanochat.fresh_process import printed
 from falsifiers.nanochat.subject import AllocatorSetting
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _MODULE = "falsifiers.nanochat.alternating_steps"
 _SECONDS = 240.0
 """The time for both processes."""

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["steps"]
-
 _WIDTH, _LAYERS = 2048, 4
 
 

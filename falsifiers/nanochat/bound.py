@@ -14,8 +14,6 @@ from falsifiers.nanochat.reference.model import Gpt, Shape, plain_loss
 from falsifiers.nanochat.subject import BoundAnalysis
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _SIZES: Final = ("layers", "width", "heads", "vocabulary", "sequence")
 _NUMBERS, _SIDE = 1 << 28, 8192
 _CONTROLS: Final = {

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-__all__ = ["counted"]
-
 
 def counted() -> dict[str, Any]:
     """Return the reasons for graph breaks, and the number of graphs, as torch counts them."""

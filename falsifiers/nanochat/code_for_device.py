@@ -15,8 +15,6 @@ from falsifiers.nanochat.oracle.code_choice import chosen
 from harness import NotMeasured, Trial
 from harness.machine import timebox, toolchain
 
-__all__ = ["falsify", "of_capability"]
-
 _CAPABILITIES = ["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"]
 _LETTERS = ["", "a", "f"]
 _PTX = """.version 8.0

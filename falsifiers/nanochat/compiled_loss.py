@@ -10,8 +10,6 @@ from falsifiers.nanochat.reference.model import IGNORED
 from falsifiers.nanochat.subject import MaybeCompiled, Question
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _USED = 64
 """Tensors of one number per row, more than a loss allocates."""
 

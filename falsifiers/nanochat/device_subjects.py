@@ -9,11 +9,6 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-__all__ = [
-    "Assembler", "Candidate", "CodeChoice", "PtxasChoice", "Quantiser", "Run", "SmallGpuPatch", "TokenStream", "Tuner",
-    "Utilisation",
-]  # fmt: skip
-
 
 class Assembler(Protocol):
     """Predicts which ptxas knows which target, and runs one; built as `Subject(setting)`."""

@@ -16,8 +16,6 @@ from falsifiers.nanochat.oracle.head_loss import Truth, truth
 from falsifiers.nanochat.subject import Answer, HeadLoss
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[HeadLoss]) -> None:
     """Compare loss and gradients with float64, case by case; the contract bounds the errors of each precision.

@@ -16,8 +16,6 @@ from falsifiers.nanochat.device_subjects import Quantiser
 from falsifiers.nanochat.oracle import nvfp4
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Quantiser]) -> None:
     """Compare numbers and gradients with the definition, and train with and without the recipe."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from harness.machine.limited_process import completed
 
-__all__ = ["printed"]
-
 
 def printed(
     module: str, *arguments: str, environment: Mapping[str, str], unset: tuple[str, ...], seconds: float

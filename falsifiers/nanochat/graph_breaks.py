@@ -12,8 +12,6 @@ from falsifiers.nanochat.fresh_process import printed
 from falsifiers.nanochat.subject import MaybeCompiled
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
-
 _SECONDS = 50.0
 """The time for both processes."""
 

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from falsifiers.nanochat.head_question import HeadQuestion
 
-__all__ = ["HALF", "cases", "first_cases", "question"]
-
 HALF = ("bfloat16", "float16")
 _DTYPES = ("float64", "float32", *HALF)
 _EXACT_WIDTH = 32

@@ -13,8 +13,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["state_check"]
-
 _IGNORED = -100
 
 

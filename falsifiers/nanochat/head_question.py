@@ -7,8 +7,6 @@ from typing import Literal
 
 from falsifiers.nanochat.subject import Question
 
-__all__ = ["HeadQuestion"]
-
 
 @dataclass(frozen=True)
 class HeadQuestion(Question):

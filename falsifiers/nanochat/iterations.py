@@ -11,8 +11,6 @@ from falsifiers.nanochat.operations import SIZES
 from falsifiers.nanochat.subject import Accounts
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _DRAWN: Final = 12
 """Random ratios and batches besides the stated ones."""
 

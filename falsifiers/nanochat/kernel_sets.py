@@ -9,8 +9,6 @@ from torch.profiler import ProfilerActivity, profile
 from falsifiers.nanochat.subject import Batch, Paths, read_back
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Paths]) -> None:
     """Collect the names of the GPU kernels, or CPU operators, that a step of each path launches."""

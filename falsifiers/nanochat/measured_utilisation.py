@@ -18,8 +18,6 @@ from falsifiers.nanochat.subject import read_back
 from harness import Trial
 from harness.tools.roofline.roofs import Sizes, measured
 
-__all__ = ["falsify"]
-
 _DEVICES = ["NVIDIA GB10", "NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090", "a GB10-like CPU"]
 _DTYPES = ["float32", "bfloat16", "float16", "float8_e4m3fn"]
 

@@ -13,8 +13,6 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-__all__ = ["compiled"]
-
 
 def _increase(x, y, count, block: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0) * block + tl.arange(0, block)

@@ -21,8 +21,6 @@ from falsifiers.nanochat.oracle.transformer import mean_loss
 from falsifiers.nanochat.subject import Accounts
 from harness import Trial
 
-__all__ = ["SIZES", "falsify"]
-
 SIZES = {"layers": (1, 3), "width": (1, 16), "heads": (1, 4), "vocabulary": (2, 400), "sequence": (1, 48)}
 """The smallest and largest sizes that are drawn. A drawn width is that of half a head."""
 _LARGE = {"layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "sequence": 8}

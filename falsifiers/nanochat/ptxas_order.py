@@ -15,8 +15,6 @@ from falsifiers.nanochat.one_kernel import compiled
 from harness import NotMeasured, Trial
 from harness.machine import toolchain
 
-__all__ = ["falsify"]
-
 _ROOT = Path(__file__).parents[2]
 _RECORDER = '#!/bin/sh\necho "$*" >> "$0.log"\nexec "{real}" "$@"\n'
 

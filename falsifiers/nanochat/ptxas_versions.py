@@ -13,8 +13,6 @@ from harness.machine import timebox, toolchain
 from harness.machine.toolchain import Tool
 from harness.tools.inspect.device_code import Form, inspect
 
-__all__ = ["falsify"]
-
 _FIRST = (12, 9)
 """The first CUDA whose ptxas knows sm_121."""
 _REJECTED = re.compile(r"Value '(sm_\w+)' is not defined for option 'gpu-name'")

@@ -12,8 +12,6 @@ from falsifiers.nanochat.oracle.byte_pairs import BytePairs
 from falsifiers.nanochat.reference.tokens import project_text
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _LETTERS = st.characters(max_codepoint=0x52F)
 """Characters that every version of Unicode classifies equally. For newer ones, regex and tokenizers may differ."""
 

@@ -17,8 +17,6 @@ from torch._inductor import config
 from falsifiers.nanochat.device_subjects import SmallGpuPatch
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
-
 _WARNING = "Not enough SMs to use max_autotune_gemm mode"
 _WIDTH = 512
 

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["StepInputs"]
-
 _LOOKUP = torch.ops.aten.embedding.default
 _LOSS = torch.ops.aten.nll_loss_forward.default
 

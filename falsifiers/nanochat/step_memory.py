@@ -13,8 +13,6 @@ from falsifiers.nanochat.subject import Batch, Paths
 from harness import Trial
 from harness.tools.probe.prediction import predict
 
-__all__ = ["falsify"]
-
 Peak = Callable[[Callable[[], Callable[[], object]]], int]
 """From a function that builds a step to the bytes at the peak of two steps."""
 

@@ -19,8 +19,6 @@ from falsifiers.nanochat.subject import Batch, Parts, Paths, read_back
 from harness import NotMeasured, Trial
 from harness.authoring.timing import Interval, Timing
 
-__all__ = ["falsify", "forward_share"]
-
 _PATH: Final = "current"
 _WARMUP: Final = 2
 _ROUNDS: Final = 3

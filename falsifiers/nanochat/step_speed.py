@@ -13,8 +13,6 @@ from falsifiers.nanochat.subject import Batch, Paths, read_back
 from harness import NotMeasured, Trial
 from harness.authoring.timing import interleave
 
-__all__ = ["falsify"]
-
 _PATHS = ("current", "liger", "triton", "own")
 _CLAIMED = ("liger", "triton")
 """The paths that the claim calls slower or faster."""

@@ -11,11 +11,6 @@ from torch import Tensor
 
 from harness import Trial
 
-__all__ = [
-    "Accounts", "AllocatorSetting", "Answer", "Batch", "BoundAnalysis", "Changelog", "HeadLoss", "MaybeCompiled",
-    "Parts", "Paths", "Question", "read_back",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Question:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from falsifiers.nanochat.subject import Changelog
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Changelog]) -> None:
     """Compute each published figure from the others."""

@@ -13,8 +13,6 @@ from triton.compiler import ASTSource
 
 from falsifiers.nanochat.device_subjects import Candidate
 
-__all__ = ["product", "shared_bytes"]
-
 
 @triton.jit
 def _product(left, right, made, width, rows: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr):  # type: ignore[no-untyped-def]

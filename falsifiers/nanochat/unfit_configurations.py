@@ -16,8 +16,6 @@ from falsifiers.nanochat.device_subjects import Candidate, Tuner
 from falsifiers.nanochat.tuned_product import product, shared_bytes
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _NAMES = ("rows", "columns", "depth", "stages")
 _TOLERANCE = 1e-2
 _FAULTS = ("", "", "", "one number", "a block", "not finite", "crash")

@@ -10,8 +10,6 @@ from falsifiers.param_decomp.watching import executed_rates, resolve, watched_st
 from harness import Trial
 from harness.authoring.shadow_step import difference
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the first step with each batch, and read the learning rates off the weights that moved."""

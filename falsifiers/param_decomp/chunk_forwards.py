@@ -17,8 +17,6 @@ from falsifiers.param_decomp.subject import Masking, Trainer
 from falsifiers.param_decomp.watching import Call, Forward, Watched, drawn_steps, measure_steps, wrong_chunks
 from harness import Trial
 
-__all__ = ["chunks_of_first_step", "falsify"]
-
 _ROUTED = torch.zeros(1, dtype=torch.bool)
 """Stands for a route whose numbers do not matter."""
 

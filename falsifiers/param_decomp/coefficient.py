@@ -11,8 +11,6 @@ from falsifiers.param_decomp.watching import drawn_steps, resolve, watched_step
 from harness import Trial
 from harness.authoring.shadow_step import difference, differences
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Train, and compare each gradient with that of the sum over forwards by the coefficient of one chunk."""

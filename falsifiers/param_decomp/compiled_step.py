@@ -19,8 +19,6 @@ from falsifiers.param_decomp.watching import Watched, differences_of
 from harness import Trial
 from harness.authoring.shadow_step import Difference, worst
 
-__all__ = ["PlacedTrainer", "falsify"]
-
 _BINS = 10
 _ALIKE = 1e-9
 

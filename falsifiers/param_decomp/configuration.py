@@ -12,8 +12,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Configuration", "configuration_of"]
-
 _FILES = Path(__file__).parent / "configurations"
 
 

@@ -11,8 +11,6 @@ from falsifiers.param_decomp.subject import Decomposition
 from falsifiers.param_decomp.watching import measure_steps
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Ask two trainers for the gradient at an importance of 0 and the last p, and train the one with the new eps."""

@@ -6,8 +6,6 @@ from falsifiers.param_decomp.subject import Trainer
 from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Train on faithfulness alone, with sites of three sizes; no gradient may come from elsewhere."""

@@ -15,8 +15,6 @@ from falsifiers.param_decomp.subject import Trainer
 from harness import NotMeasured, Setting, Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
-__all__ = ["falsify"]
-
 Trace = list[dict[str, Any]]
 """By step, what a rank had after it."""
 

@@ -14,8 +14,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Ask for both terms of importances of our own, and for p over the whole run; then train on the terms alone."""

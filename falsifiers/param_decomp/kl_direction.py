@@ -13,8 +13,6 @@ from harness.authoring.shadow_step import relative_difference
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
-__all__ = ["falsify"]
-
 _SHAPE = (2, 3, 11)
 _SCALES = (0.5, 4.0, 30.0)
 """Small logits make the divergence almost symmetric; large ones overflow a softmax without its maximum."""

@@ -14,8 +14,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
-__all__ = ["falsify"]
-
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
 """The lower and the upper gate, and the gradient of each."""
 

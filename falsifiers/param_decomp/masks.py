@@ -19,8 +19,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
-__all__ = ["falsify"]
-
 _VISIBLE = 0.5
 """A source is read where an importance is at most this: there a mask shows it to rounding."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-__all__ = ["LiveStorage", "TooMuch"]
-
 
 class TooMuch(Exception):
     """More is live than the cap allows."""

@@ -15,8 +15,6 @@ from falsifiers.param_decomp.subject import Trainer
 from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the first step, and another one several times on one batch; evaluate the loss ourselves."""

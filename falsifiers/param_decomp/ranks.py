@@ -11,8 +11,6 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-__all__ = ["run_of_ranks"]
-
 R = TypeVar("R")
 
 _PATIENCE = timedelta(seconds=60)

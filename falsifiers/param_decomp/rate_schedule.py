@@ -11,8 +11,6 @@ from falsifiers.param_decomp.watching import executed_rates, measure_steps
 from harness import Trial
 from harness.authoring.shadow_step import difference
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Train a whole run, and compare the rate of every step with the formula, as stated and as executed."""

@@ -12,8 +12,6 @@ from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps
 from harness import Trial
 from harness.authoring.shadow_step import differences
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the same steps with and without rematerialization, compare them, and weigh one more step of each."""

@@ -12,8 +12,6 @@ from falsifiers.param_decomp.subject import Trainer
 from falsifiers.param_decomp.watching import drawn_steps, resolve, watched_step
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Train, and test the routes with which the sites of the chunk were called."""

@@ -6,8 +6,6 @@ from falsifiers.param_decomp.state_bytes import measured_state
 from falsifiers.param_decomp.subject import Trainer
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Add up components and Adam's slots, and divide them by the devices that share them."""

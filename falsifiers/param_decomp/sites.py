@@ -7,8 +7,6 @@ from falsifiers.param_decomp.oracle.model import site_names
 from falsifiers.param_decomp.subject import Trainer
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Build the trainer without data, and read its sites and their shapes off its modules and tensors."""

@@ -10,8 +10,6 @@ from falsifiers.param_decomp.configuration import Configuration, configuration_o
 from falsifiers.param_decomp.oracle.model import site_names
 from harness import Trial
 
-__all__ = ["ConfigurationFiles", "falsify"]
-
 _MODEL = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocabulary", "dtype", "compute_dtype", "storage")
 """Fields of our configuration that follow from the model or are ours: the files do not have them."""
 

@@ -17,8 +17,6 @@ from typing import Any, Protocol
 
 from harness import NotMeasured, Trial
 
-__all__ = ["ProbeFiles", "falsify"]
-
 _SECONDS = 60.0
 _MODULE = "jax_single_pool.experiments.mem_probe"
 _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"

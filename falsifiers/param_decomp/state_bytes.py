@@ -9,8 +9,6 @@ from torch import Tensor
 from falsifiers.param_decomp.subject import Trainer
 from harness import Trial
 
-__all__ = ["falsify", "measured_state"]
-
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Make a step with tensors that have no data, and add up what lives on after it."""

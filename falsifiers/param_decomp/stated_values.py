@@ -7,8 +7,6 @@ import torch
 from falsifiers.param_decomp.subject import Decomposition
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Read each value off what the trainer does, and divide it by the one that the text states."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["chi_square_p", "share_repeated", "uniform_p"]
-
 _BINS = 20
 
 

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch.nn import Module
 
-__all__ = ["CompiledStep", "CompiledTrainer", "Decomposition", "Masking", "Measures", "Trainer"]
-
 
 @dataclass(frozen=True)
 class Masking:

@@ -25,19 +25,6 @@ from falsifiers.param_decomp.subject import Masking, Trainer
 from harness import Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
-__all__ = [
-    "Call",
-    "Forward",
-    "Watched",
-    "differences_of",
-    "drawn_steps",
-    "executed_rates",
-    "measure_steps",
-    "resolve",
-    "watched_step",
-    "wrong_chunks",
-]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -15,8 +15,6 @@ from falsifiers.recsys.oracle.hstu import mask
 from falsifiers.recsys.subject import Accounts, Question
 from harness import Trial
 
-__all__ = ["falsify_operations", "falsify_peaks"]
-
 _LONGEST = 40
 
 

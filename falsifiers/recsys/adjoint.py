@@ -14,8 +14,6 @@ from falsifiers.recsys.oracle.hstu import truth
 from falsifiers.recsys.subject import Attention, Question
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _STEP = 1e-3
 
 

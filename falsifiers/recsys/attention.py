@@ -24,8 +24,6 @@ from falsifiers.recsys.oracle.hstu import Part, in_low_precision, product_along,
 from falsifiers.recsys.subject import Answer, Attention, Question
 from harness import Trial
 
-__all__ = ["falsify_backward", "falsify_forward", "falsify_layouts"]
-
 _MANY_ROWS = 64
 """From so many rows of all heads on, roundings cancel in a projection, and the source's rule has something to say."""
 _STEP = 1e-3

@@ -17,8 +17,6 @@ from torch import Tensor
 
 from falsifiers.recsys.subject import Question
 
-__all__ = ["LAYOUTS", "cases", "earlier", "first_cases", "question"]
-
 LAYOUTS = ("contiguous", "heads first", "interleaved", "mixed")
 """[rows, heads, width] in memory; [heads, rows, width]; q, k and v side by side in one tensor; and each by itself.
 

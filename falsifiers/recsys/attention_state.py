@@ -14,8 +14,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import FEW_CALLS, STATE, StateCheck
 
-__all__ = ["state_check"]
-
 _SLACK = 8.0
 """Times the bound of a relation. Attention rounds its weights to the inputs' dtype; the claims bound that error."""
 

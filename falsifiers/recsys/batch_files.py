@@ -7,8 +7,6 @@ from pathlib import Path
 from harness import NotMeasured, Setting
 from harness.base import regular_file
 
-__all__ = ["File"]
-
 _LARGEST = 1 << 20
 
 

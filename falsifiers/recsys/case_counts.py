@@ -12,8 +12,6 @@ from pathlib import Path
 from falsifiers.recsys.tool_subjects import Suite
 from harness import NotMeasured, Setting, Trial
 
-__all__ = ["File", "falsify"]
-
 _SECONDS = 500.0
 _CASE = re.compile(r"^(\S+\.py)::")
 _SECTION = re.compile(r"^_+ ERROR collecting (\S+) _+$", re.MULTILINE)

@@ -18,8 +18,6 @@ from falsifiers.recsys.table_ranks import of_ranks
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
-__all__ = ["falsify_dumps", "falsify_evictions", "falsify_growth", "falsify_lookups"]
-
 HOT = 21
 """How often the hot keys of NVIDIA's test are asked for."""
 _LARGEST = (1 << 63) - 1

@@ -28,8 +28,6 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-__all__ = ["Recipe", "Table", "Tables"]
-
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad", "adam"]
 Scoring = Literal["timestamp", "step", "lfu", "custom"]
 

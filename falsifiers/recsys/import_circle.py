@@ -23,8 +23,6 @@ from typing import Any
 from falsifiers.recsys.tool_subjects import ImportOrder
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
-
 _SECONDS = 300.0
 _MISSING = "import a_module_that_is_not_installed\n"
 _LOOK = """

@@ -11,8 +11,6 @@ import pytest
 
 from harness import Trial
 
-__all__ = ["Suite", "falsify"]
-
 
 class Suite(Protocol):
     """A test file with parameters; built as `Subject(setting)`."""

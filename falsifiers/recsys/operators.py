@@ -17,8 +17,6 @@ from falsifiers.recsys.attention_cases import question
 from falsifiers.recsys.subject import Operators, Question, Way
 from harness import Trial
 
-__all__ = ["falsify_contextuals", "falsify_dispatch", "falsify_dtypes", "falsify_widths"]
-
 _WAYS: tuple[Way, Way] = ("forward", "backward")
 
 

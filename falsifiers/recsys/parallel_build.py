@@ -23,8 +23,6 @@ from falsifiers.recsys.program_paths import without
 from falsifiers.recsys.tool_subjects import ExtensionBuild
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
-
 _SECONDS = 400.0
 """A build that takes longer waits for something that this machine does not have."""
 _LOOKS = 3

@@ -19,8 +19,6 @@ from falsifiers.recsys.training_cases import Case, batches, recipe, weights
 from falsifiers.recsys.training_subject import Batch, Kind, Outcome, Recipe, Run, Training
 from harness import Trial
 
-__all__ = ["falsify_checkpoints", "falsify_parity"]
-
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-8
 """The tolerances of torch.allclose."""
 _KINDS: Mapping[str, Kind] = {"none": "none", "native": "native", "prefetch": "prefetch"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["without"]
-
 
 def without(program: str, folder: Path) -> str:
     """Return PATH with links in the place of each folder that has the program.

@@ -14,8 +14,6 @@ from unittest.mock import MagicMock, patch
 
 from harness import NotMeasured, Trial
 
-__all__ = ["Preprocessors", "falsify"]
-
 _PACKAGE = "preprocessed_package"
 _SOURCES = {
     "__init__": "",

@@ -13,8 +13,6 @@ from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket
 from falsifiers.recsys.table_watch import Watch, chance_of
 from harness import Trial
 
-__all__ = ["falsify_lookups"]
-
 _HALF = BUCKET // 2
 _MORE = BUCKET // 4
 

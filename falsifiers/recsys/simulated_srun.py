@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["LAYOUT", "NODES", "RECORDS", "TASK"]
-
 NODES = "SIMULATED_NODES"
 """The variable with the indices of the nodes whose tasks are to run."""
 RECORDS = "SIMULATED_RECORDS"

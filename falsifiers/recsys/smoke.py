@@ -18,8 +18,6 @@ from harness.tools.suite.falsifier import deaf_tests
 from harness.tools.suite.ledger import PASSED, Ledger
 from harness.tools.suite.session import Suite
 
-__all__ = ["SmokeTests", "falsify_assertions", "falsify_cells"]
-
 _FILE, _SETTINGS = "test_hstu_smoke.py", "pytest.ini"
 _BACKWARD = frozenset({"backward", "grad"})
 

@@ -14,8 +14,6 @@ from typing import Protocol
 from harness import NotMeasured, Trial
 from harness.machine.limited_process import Stopped, completed
 
-__all__ = ["Files", "falsify"]
-
 _SECONDS = 200.0
 _CASES = "SOURCE_CASES"
 _STATUSES = (0, 1, 5)

@@ -14,8 +14,6 @@ from falsifiers.recsys.oracle.hstu import truth
 from falsifiers.recsys.subject import Answer, Question
 from harness import Trial
 
-__all__ = ["FusedFunction", "falsify"]
-
 _PARTS = ("out", "dq", "dk", "dv")
 
 

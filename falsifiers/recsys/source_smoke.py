@@ -10,8 +10,6 @@ from harness import Trial
 from harness.tools.suite.ledger import PASSED, Ledger
 from harness.tools.suite.session import Suite
 
-__all__ = ["falsify"]
-
 _FILE, _SETTINGS, _TEST = "test_hstu_smoke.py", "pytest.ini", "test_fbgemm_hstu_fwd_bwd"
 
 

@@ -26,8 +26,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["COMPUTE", "LONG", "Event", "Stream", "Streams", "streams_on"]
-
 COMPUTE = "compute"
 """The stream of training steps. Others have names of the subject's choice."""
 LONG = "long"

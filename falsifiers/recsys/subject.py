@@ -8,8 +8,6 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-__all__ = ["Accounts", "Answer", "Attention", "Operators", "Question", "Way"]
-
 Way = Literal["forward", "backward"]
 
 

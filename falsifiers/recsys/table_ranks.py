@@ -17,8 +17,6 @@ from falsifiers.recsys.oracle.dynamic_table import Model, owner_of
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys, laid
 from harness import NotMeasured, Trial
 
-__all__ = ["of_ranks", "watched"]
-
 RANKS = 2
 _OFTEN = 300
 """More than eight bits count."""

@@ -18,8 +18,6 @@ from falsifiers.recsys.dynamic_tables import Recipe, Table, Tables
 from falsifiers.recsys.oracle.dynamic_table import Entry, Model, owner_of
 from harness import Trial
 
-__all__ = ["SPECIAL", "Found", "Watch", "chance_of", "drawn_keys", "laid"]
-
 SPECIAL = (0, -1, 1, 5, 5 + (1 << 32), 5 - (1 << 63), -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), -(1 << 32))
 """Keys that are somewhere a mark for "none", or equal in their lower or upper half."""
 _KEPT, _MANY = 3, 17

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["BatchFile", "ExtensionBuild", "ImportOrder", "Suite"]
-
 
 class BatchFile(Protocol):
     """A file for Slurm's sbatch; built as `Subject(setting)`."""

@@ -17,8 +17,6 @@ from torch import Tensor
 from falsifiers.recsys.streams import LONG
 from falsifiers.recsys.training_subject import Batch, Recipe
 
-__all__ = ["ACTIONS", "TASKS", "Case", "batches", "recipe", "weights"]
-
 ACTIONS, TASKS = 4, 2
 _EXPONENT = 1.1
 """Of Zipf's law."""

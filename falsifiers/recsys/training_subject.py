@@ -11,8 +11,6 @@ from torch import Tensor
 
 from falsifiers.recsys.streams import Streams
 
-__all__ = ["Batch", "Kind", "Outcome", "Recipe", "Run", "Training"]
-
 Kind = Literal["none", "native", "prefetch"]
 """Of a pipeline: nothing overlaps; the next batch is copied while a step runs; its embedding rows are gathered, too."""
 

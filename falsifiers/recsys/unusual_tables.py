@@ -20,8 +20,6 @@ from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket, mixed
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
-__all__ = ["falsify_dumps", "falsify_evictions", "falsify_growth"]
-
 _COUNTS = (31, 32, 33, 64, 65, 127)
 """Occurrences of keys, on both sides of powers of two, which sizes of blocks are."""
 _HOUR = 3600 * 10**9

@@ -17,8 +17,6 @@ from typing import Protocol
 
 from harness import NotMeasured, Trial
 
-__all__ = ["Upgrade", "falsify"]
-
 _WHEELS = "cutlass_dsl_wheels"
 """A folder on PYTHONPATH with the wheels of both versions and of what they require."""
 _SECONDS = 200.0

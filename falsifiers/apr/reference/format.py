@@ -17,8 +17,6 @@ from typing import Any
 from falsifiers.apr.subject import AprFile, Rejected, TensorRecord
 from harness import Setting
 
-__all__ = ["Reference"]
-
 ALIGNMENT = 64
 HEADER = "<4s2BHIQIQQI20s"
 HEADER_SIZE = 64

@@ -13,8 +13,6 @@ from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel, compile
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from harness.tools.inspect.device_code import Form, inspect
 
-__all__ = ["NOT_IN_INDEX", "ArchiveCheck", "check", "not_reproduced"]
-
 NOT_IN_INDEX: Final = "not in the index"
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
 
-__all__ = ["Census", "Look", "census", "summary"]
-
 
 @dataclass(frozen=True)
 class Look:

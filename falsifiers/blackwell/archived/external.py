@@ -22,8 +22,6 @@ from harness.tools.trainer import directory
 from harness.tools.trainer.adapter import CommandRun, Outside, RecordedRun
 from harness.tools.trainer.command_line import OutOfMemory
 
-__all__ = ["Command", "Recorded"]
-
 _MOST_FILES = 10_000
 _MOST_TOLD = 1000
 """Largest number of files of a compute cache in a bundle. One file is enough for a violation."""

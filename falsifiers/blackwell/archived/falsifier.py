@@ -28,8 +28,6 @@ from falsifiers.blackwell.watching.compilations import forbid_compiling, see_tha
 from falsifiers.blackwell.watching.steps import watching_steps
 from harness import NotMeasured, Trial, for_external
 
-__all__ = ["falsify"]
-
 _GIB: Final = 2**30
 _HOST_COMPILERS: Final = ("/g++", "/clang++")
 """Programs that build the kernels' text for a CPU, which runs no machine code of a GPU."""

@@ -19,8 +19,6 @@ from harness.authoring.device_watch import DeviceWatch
 from harness.tools.trainer.kernel_summary import KernelTelling
 from harness.tools.trainer.output_summary import Telling
 
-__all__ = ["OnStep", "OutsideEngine", "look_from_outside"]
-
 _LISTED: Final = ("absent", "not_machine_code", "other_target")
 _MOST_TOLD: Final = 1000
 """Largest number of items per list in a bundle. One item is enough for a violation."""

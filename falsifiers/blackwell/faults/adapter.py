@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["described"]
-
 
 @contextmanager
 def described(limits: Mapping[str, int], *, as_gpu: bool) -> Iterator[None]:

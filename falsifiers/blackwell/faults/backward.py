@@ -16,8 +16,6 @@ from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
 if TYPE_CHECKING:
     from falsifiers.blackwell.watching.fallback import Witness
 
-__all__ = ["MEMORY_FAULTS", "OTHER_ERRORS", "FaultyBackend", "Raiser", "really_out_of_memory"]
-
 Raiser = Callable[[Tensor], BaseException]
 """Returns the error that an operation ends with, given the operation's first tensor. It may also raise the error."""
 

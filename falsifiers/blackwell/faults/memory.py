@@ -8,8 +8,6 @@ from torch import Tensor
 
 from falsifiers.blackwell.watching.memory import WatchedMemory
 
-__all__ = ["BrokenMemory", "DeviceFault"]
-
 
 class DeviceFault(RuntimeError):
     """A device error that is not an out-of-memory. A RuntimeError, as torch raises for such errors."""

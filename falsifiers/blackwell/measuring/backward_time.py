@@ -15,8 +15,6 @@ from falsifiers.blackwell.subjects.cublas import Path, TwoPaths
 from harness import NotMeasured, Trial
 from harness.authoring.timing import interleave
 
-__all__ = ["time_backward"]
-
 _NEW, _OLD, _AGAIN = "new", "old", "old again"
 _WARMUP = 3  # rounds, while clocks, the allocator and cuBLAS's choice of kernels settle
 _HEAD_START = 20_000_000  # cycles, 10 ms at 2 GHz: a host queues a layer in 3 ms, beside other work in 5 ms

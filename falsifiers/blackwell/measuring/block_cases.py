@@ -16,8 +16,6 @@ from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["BlockCase", "block_case", "block_error", "offset_scores", "raise_gates", "raise_token"]
-
 _WEIGHT: Final = 0.02
 """Standard deviation of Qwen2's initial weights."""
 _OFFSET: Final = 120.0

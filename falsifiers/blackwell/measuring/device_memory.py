@@ -14,8 +14,6 @@ from torch import Tensor
 from falsifiers.blackwell.subjects.root_cause import OutOfDeviceMemory
 from harness import NotMeasured
 
-__all__ = ["Arena", "CudaMemory"]
-
 _ROUNDED, _SMALL, _SEGMENT = 512, 2**20, 2 * 2**20
 """Bytes. torch's caching allocator rounds sizes up to _ROUNDED. Tensors up to _SMALL share segments of _SEGMENT."""
 _ARENA_CONTEXT = 2**20

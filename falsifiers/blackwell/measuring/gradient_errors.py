@@ -9,8 +9,6 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-__all__ = ["largest_error", "largest_relative_error", "other_weights", "relative_error", "worst"]
-
 
 def largest_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """The largest absolute difference of any element; infinite if a gradient is missing or has another shape."""

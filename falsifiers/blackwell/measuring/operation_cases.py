@@ -11,17 +11,6 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error, relative_error
 from falsifiers.blackwell.reference.backend import Backend
 
-__all__ = [
-    "LARGEST",
-    "LARGEST_BATCH",
-    "elementwise_errors",
-    "norm_error",
-    "overlong_error",
-    "product_errors",
-    "rotation_errors",
-    "softmax_errors",
-]
-
 _MOST_TILES = 3
 LARGEST = (128 * _MOST_TILES) ** 2
 """Elements of the largest matrix of a product."""

@@ -15,8 +15,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["OperationChecks"]
-
 _RELATIONS: Final = (
     "value", "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors",
 )  # fmt: skip

@@ -17,8 +17,6 @@ from torch import Tensor
 from falsifiers.blackwell.oracle.qwen2 import Shape, TrueBlock
 from harness import NotMeasured
 
-__all__ = ["Question", "cases", "first_cases", "question"]
-
 _SCALES = (1.0, 0.001)
 _WEIGHT = 0.02
 """Standard deviation of Qwen2's initial weights."""

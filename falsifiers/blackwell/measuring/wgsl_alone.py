@@ -23,8 +23,6 @@ from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.subjects.wgpu_fallback import FallbackBlocks
 from harness import Trial
 
-__all__ = ["errors_in_wgsl"]
-
 _MOST_GROUPS = 61
 """Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
 _FEW = 20_000

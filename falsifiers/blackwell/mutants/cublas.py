@@ -13,8 +13,6 @@ from falsifiers.blackwell.reference.cublas_path import CublasPath, LibraryBacken
 from falsifiers.blackwell.reference.triton_backend import TritonBackend
 from falsifiers.blackwell.subjects.cublas import Path
 
-__all__ = ["TakesATenthLonger"]
-
 _CYCLES = 1_000_000  # about half a millisecond, used to measure the GPU's clock
 
 

@@ -14,19 +14,6 @@ from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
-__all__ = [
-    "AlteredBytes",
-    "AnotherKernel",
-    "ForgedForOneTarget",
-    "ForgedSource",
-    "ForgedTarget",
-    "MissingKernel",
-    "MissingTarget",
-    "OtherTarget",
-    "PtxInDisguise",
-    "StaleSource",
-]
-
 _KERNEL = add().key
 
 

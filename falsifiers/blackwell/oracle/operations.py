@@ -8,18 +8,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
-__all__ = [
-    "product",
-    "rms_norm",
-    "rms_norm_gradients",
-    "rope",
-    "rope_gradient",
-    "silu_gate",
-    "silu_gate_gradients",
-    "softmax",
-    "softmax_gradient",
-]
-
 
 def product(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
     """The product of the last two dimensions, as they are transposed."""

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
-__all__ = ["projection_gradients"]
-
 
 def projection_gradients(x: Tensor, weight: Tensor, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x [tokens, in], weight [out, in] and a bias [out] in float64, for `grad_output` [tokens, out]."""

@@ -18,8 +18,6 @@ from torch.func import functional_call
 from transformers import Qwen2Config
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
 
-__all__ = ["SHAPES", "Shape", "TrueBlock", "TrueModel"]
-
 _NAMES: Final = {
     "input_norm": "input_layernorm.weight",
     "post_norm": "post_attention_layernorm.weight",

@@ -15,8 +15,6 @@ from harness.tools.recorder.records import JIT_DISABLED, Recording, control, rea
 from harness.tools.trainer.adapter import CommandRun
 from harness.tools.trainer.command_line import OutOfMemory
 
-__all__ = ["Command", "Reference"]
-
 _MOST_FILES = 1000
 _TRAINER = "trainers/engines/reference.toml"
 

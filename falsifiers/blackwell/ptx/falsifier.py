@@ -13,8 +13,6 @@ from harness import NotMeasured, NotObserved, Trial, propagates
 from harness.authoring.device_watch import DeviceWatch
 from harness.tools.recorder.records import Recording
 
-__all__ = ["falsify"]
-
 _MOST_TOLD = 200
 """Largest number of items per list in a bundle. One item is enough for a violation."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
 from harness import Setting
 
-__all__ = ["IntegratedRule"]
-
 _UNIFIED_ADDRESSING, _INTEGRATED, _MAJOR, _MINOR = 41, 18, 75, 76  # CUdevice_attribute
 _ATTACH_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
 _SETTINGS = ("0", "1", "auto")

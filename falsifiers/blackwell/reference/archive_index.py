@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-__all__ = ["ArchiveEntry", "IndexRefused", "read", "written"]
-
 _FORMAT: Final = 1
 _PARTS: Final = ("format", "compiler", "images")
 _JSON_NAMES: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "an integer",

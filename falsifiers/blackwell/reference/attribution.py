@@ -23,8 +23,6 @@ from falsifiers.blackwell.subjects.root_cause import (
 )
 from harness import Setting
 
-__all__ = ["Ledger", "LedgerAttribution"]
-
 _GAIN = 1.6
 """Standard deviation of what a projection makes of a normed input: wide enough for gates beyond 4."""
 _TENSORS = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)

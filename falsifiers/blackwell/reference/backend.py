@@ -10,8 +10,6 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Backend", "ProjectionGradients"]
-
 
 class ProjectionGradients(NamedTuple):
     """Gradients of `y = x @ weight.T + bias`, shaped as x [tokens, in], weight [out, in] and bias [out]."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["Block", "Saved", "new_weights"]
-
 
 @dataclass(frozen=True)
 class Saved:

@@ -25,8 +25,6 @@ from falsifiers.blackwell.reference.triton_kernels import only_compiling
 from falsifiers.blackwell.subjects.cublas import Moved, Path
 from harness import Setting
 
-__all__ = ["CublasPath", "LibraryBackend", "Tf32Rounding"]
-
 
 class LibraryBackend(TritonBackend):
     """Matrix products by a library; everything else as on the old path. See `Backend`."""

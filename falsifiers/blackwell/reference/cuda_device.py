@@ -13,8 +13,6 @@ from falsifiers.blackwell.reference.kernels.signature import signature
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.subjects.prewarm_keys import Launch
 
-__all__ = ["CudaDevice", "DriverError"]
-
 
 class DriverError(RuntimeError):
     """The driver returned an error. `name` is its name, such as "CUDA_ERROR_NO_BINARY_FOR_GPU"."""

@@ -22,8 +22,6 @@ from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.subjects.prewarm_keys import Device, Source
 from harness import NotMeasured, Setting
 
-__all__ = ["Engine", "code_digest"]
-
 
 class Engine:
     """Trains on the GPU with machine code from the archive.

@@ -26,8 +26,6 @@ from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
 from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
 from harness import Setting
 
-__all__ = ["Fallback", "FallbackBlock", "falls_through"]
-
 _OF_THE_DRIVER: Final = frozenset(
     {
         "CUDA_ERROR_OUT_OF_MEMORY",

@@ -22,8 +22,6 @@ from falsifiers.blackwell.reference.kernels.signature import signature
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.subjects.prewarm_keys import Launch
 
-__all__ = ["HostDevice", "NoHostCompiler"]
-
 _HEADER: Final = Path(__file__).parent / "kernels" / "host.h"
 _LAUNCH: Final = """
 static void run(void** values) { host::call(KERNEL, values); }

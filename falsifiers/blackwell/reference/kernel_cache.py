@@ -11,8 +11,6 @@ from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_ke
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.subjects.prewarm_keys import Device, Launch, Source
 
-__all__ = ["ArchiveSource", "CompilerSource", "KernelCache"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["BlockModule", "LanguageModel"]
-
 
 class BlockModule(nn.Module):
     """A block's parameters, and its backward on the backend in place of autograd."""

@@ -11,8 +11,6 @@ from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.subjects.prewarm_keys import Device, Launch, Source
 from harness import Setting
 
-__all__ = ["PrewarmedBackends", "Rehearsal"]
-
 
 class Rehearsal:
     """A source and device without a GPU: nothing is compiled, and launches do nothing.

@@ -13,8 +13,6 @@ from falsifiers.blackwell.reference.kernels import catalogue
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["PtxBackend"]
-
 _THREADS = 256
 _MOST_BLOCKS = 65535
 _COLUMNS = 32

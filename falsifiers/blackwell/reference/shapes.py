@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["PROJECTIONS", "SHAPES", "BlockShape"]
-
 PROJECTIONS: Final = ("q", "k", "v", "o", "gate", "up", "down")
 """The seven matrix products of a block, in order of use. SPEC-BLACKWELL-FIX-001 moves their backward to cuBLAS."""
 

@@ -18,8 +18,6 @@ from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
 from falsifiers.blackwell.subjects.cublas import Moved
 
-__all__ = ["shared_modules"]
-
 
 def shared_modules(shape: BlockShape, moved: Moved, capability: int) -> list[int]:
     """Bytes of machine code of every module, compiled for an absent GPU.

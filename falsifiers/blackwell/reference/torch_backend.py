@@ -11,8 +11,6 @@ from torch import Tensor
 
 from falsifiers.blackwell.reference.backend import ProjectionGradients
 
-__all__ = ["CublasBackend", "TorchBackend"]
-
 
 class TorchBackend:
     """Every operation by its formula, on any device and dtype. See `Backend`."""

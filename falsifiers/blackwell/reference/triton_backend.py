@@ -27,8 +27,6 @@ from falsifiers.blackwell.reference.triton_kernels import (
     Module,
 )
 
-__all__ = ["TritonBackend", "compile_elementwise", "compile_projections", "keep_compiled", "loaded_modules"]
-
 _ELEMENTS = 1024
 _SHARED = -1
 _BLOCKS = {"cuda": (64, 16), "cpu": (128, 128)}

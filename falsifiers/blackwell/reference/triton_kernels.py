@@ -23,17 +23,6 @@ from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-__all__ = [
-    "ADD",
-    "PRODUCT",
-    "PROJECTION_BACKWARD",
-    "SILU_GATE",
-    "SILU_GATE_BACKWARD",
-    "Kernel",
-    "Module",
-    "only_compiling",
-]
-
 _ONLY_COMPILING: ContextVar[bool] = ContextVar("_ONLY_COMPILING", default=False)
 
 

@@ -23,8 +23,6 @@ from falsifiers.blackwell.reference.wgpu_device import Device, DeviceLimit, Kern
 from falsifiers.blackwell.reference.wgpu_gemm import Product
 from falsifiers.blackwell.reference.wgpu_tensor import WgpuTensor, whole
 
-__all__ = ["WgpuBackend"]
-
 _THREADS: Final = 256
 _SUMMED_COLUMNS: Final = 32
 

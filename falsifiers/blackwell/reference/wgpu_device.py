@@ -24,7 +24,6 @@ with contextlib.suppress(ImportError):
     # Triton has its own LLVM, which some operations of torch load. If Mesa's llvmpipe has loaded its LLVM before, the
     # process ends with SIGSEGV (triton 3.7 after Mesa 22.3). In the other order both work.
     import triton._C.libtriton  # noqa: F401
-__all__ = ["Device", "DeviceLimit", "Kernel", "NoAdapter", "Storage", "Window", "choose_adapter"]
 
 _SOURCES: Final = Path(__file__).parent / "wgsl"
 _CPU: Final = "CPU"

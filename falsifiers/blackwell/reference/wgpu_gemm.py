@@ -8,8 +8,6 @@ from typing import Final
 
 from falsifiers.blackwell.reference.wgpu_device import Device, Kernel
 
-__all__ = ["Product", "Tile", "choose_tile", "kernel", "splits", "uniform"]
-
 _WORKGROUPS: Final = 256
 """Enough workgroups for a large GPU: an H200 has 132 multiprocessors, and two workgroups each hide latency."""
 _SHORTEST_SPLIT: Final = 256

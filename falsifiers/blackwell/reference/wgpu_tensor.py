@@ -9,8 +9,6 @@ from torch import Tensor
 
 from falsifiers.blackwell.reference.wgpu_device import Device, Kernel, Storage, Window
 
-__all__ = ["WgpuTensor", "whole"]
-
 _ATEN: Final = torch.ops.aten
 _VIEWS: Final = frozenset(
     {

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["Allocator", "AllocatorChoice", "Device"]
-
 
 class Allocator(Enum):
     """The driver call that allocates memory."""

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-__all__ = ["ArchivedEngine", "TrainedModel"]
-
 
 class TrainedModel(Protocol):
     """A language model, an `nn.Module`."""

@@ -8,8 +8,6 @@ from typing import Literal, Protocol
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["Moved", "Path", "TwoPaths"]
-
 Path = Literal["new", "old"]
 Moved = Literal["nothing", "backward", "products"]
 """Work that the library has taken over: none, the backward of the projections, or every matrix product."""

@@ -9,8 +9,6 @@ from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["Cache", "Device", "Launch", "Prewarmed", "Prewarming", "Source"]
-
 
 class Launch(Protocol):
     """A loaded kernel."""

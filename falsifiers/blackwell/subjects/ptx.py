@@ -9,8 +9,6 @@ from typing import Protocol
 from harness.authoring.device_watch import DeviceWatch
 from harness.tools.recorder.records import Recording
 
-__all__ = ["WatchedEngine"]
-
 
 class WatchedEngine(Protocol):
     """An engine that a command starts. It knows nothing of the recorder."""

@@ -10,18 +10,6 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-__all__ = [
-    "STEP_RATE",
-    "Attribution",
-    "DeviceMemory",
-    "Load",
-    "OutOfDeviceMemory",
-    "Owner",
-    "Report",
-    "Trained",
-    "step_input",
-]
-
 STEP_RATE: Final = 1e-3
 """A step subtracts so much of the gradient from each weight."""
 _STEP_TOKENS: Final = 1024

@@ -7,8 +7,6 @@ from typing import Protocol
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block
 
-__all__ = ["FallbackBlocks"]
-
 
 class FallbackBlocks(Protocol):
     """Makes layers that survive an out-of-memory in their backward; built as `Subject(setting)`."""

@@ -13,18 +13,6 @@ import torch
 
 from harness import NotMeasured
 
-__all__ = [
-    "CACHE_VARIABLES",
-    "JIT_DISABLED",
-    "NO_JIT",
-    "CompilationWatch",
-    "CompilerCount",
-    "counting_kernels",
-    "forbid_compiling",
-    "see_that_ptx_is_refused",
-    "watching",
-]
-
 NO_JIT: Final = "CUDA_DISABLE_PTX_JIT"
 CACHE_VARIABLES: Final = ("CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE")
 

@@ -16,8 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from falsifiers.blackwell.faults.backward import FaultyBackend
 from falsifiers.blackwell.watching.steps import PRODUCTS
 
-__all__ = ["Witness"]
-
 _PHRASE: Final = "CUDA backward fell through to wgpu"
 _LAYER: Final = re.compile(r"\blayer\W{0,2}(\d+)", re.IGNORECASE)
 

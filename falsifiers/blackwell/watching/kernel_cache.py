@@ -10,8 +10,6 @@ from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.subjects.prewarm_keys import Cache, Launch, Source
 
-__all__ = ["CacheWatch", "LogLines"]
-
 _NOBODYS = "an image from another source"
 
 

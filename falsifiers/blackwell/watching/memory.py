@@ -16,8 +16,6 @@ from torch.utils._pytree import tree_leaves
 from falsifiers.blackwell.oracle.qwen2 import Shape, TrueBlock
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory
 
-__all__ = ["WatchedMemory", "trained_blocks"]
-
 
 class WatchedMemory:
     """A device's memory that keeps weak references to the tensors it handed out.

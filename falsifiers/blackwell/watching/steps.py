@@ -11,8 +11,6 @@ from typing import Any, Final
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["PRODUCTS", "StepWatch", "watching_steps"]
-
 PRODUCTS: Final = frozenset(
     getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "mv")
 )

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from falsifiers.distill.kd.subject import IGNORED, Question
 
-__all__ = ["HALF", "cases", "first_cases", "question"]
-
 HALF = ("bfloat16", "float16")
 """The dtypes of half precision."""
 _TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0, 30.0, 100.0)

@@ -13,8 +13,6 @@ from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from falsifiers.distill.kd.value import value_errors
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _EDGES: Final = tuple(2**power + 1 for power in range(4, 18))
 """Vocabulary sizes one above a kernel's block size; random sizes hardly ever are."""
 

@@ -11,8 +11,6 @@ from falsifiers.distill.kd.state import state_check
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from harness import Trial
 
-__all__ = ["compare", "precision"]
-
 
 class Measure(Protocol):
     """The measurements of a claim on one case."""

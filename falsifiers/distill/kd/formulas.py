@@ -17,8 +17,6 @@ from torch import Tensor
 from falsifiers.distill.kd.subject import IGNORED, Question
 from falsifiers.distill.measuring.held_out import log_probabilities
 
-__all__ = ["Truth", "truth"]
-
 
 @dataclass(frozen=True)
 class Truth:

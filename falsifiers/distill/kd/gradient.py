@@ -15,8 +15,6 @@ from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from falsifiers.distill.measuring.largest import largest
 from harness import Trial
 
-__all__ = ["falsify", "gradient_errors"]
-
 _STEP = 1e-3
 """Relative to the largest change of a logit. A fourth-order stencil has an error of the fourth power of this."""
 _FLOOR = 1e-3

@@ -20,8 +20,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["WeightedKdLoss", "falsify"]
-
 _BETAS = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 

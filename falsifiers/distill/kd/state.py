@@ -12,8 +12,6 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["kd_arguments", "state_check"]
-
 
 def state_check(trial: Trial[KdLoss]) -> StateCheck:
     """The check of the trial's loss. Call it before CUDA is used."""

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["IGNORED", "Answer", "KdLoss", "Question"]
-
 IGNORED = -100
 """The label of a position that neither the cross entropy nor the divergence counts."""
 

@@ -11,8 +11,6 @@ from falsifiers.distill.kd.formulas import Truth
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from harness import Trial
 
-__all__ = ["falsify", "value_errors"]
-
 
 def falsify(trial: Trial[KdLoss]) -> None:
     """Compare the loss with the formula in float64, case by case; the contract bounds the error for each precision."""

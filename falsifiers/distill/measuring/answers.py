@@ -13,8 +13,6 @@ from falsifiers.distill.running.shown import shown
 from falsifiers.distill.subject import Distillation
 from harness import Trial, propagates
 
-__all__ = ["measure_answers"]
-
 
 def measure_answers(trial: Trial[Distillation], held_out: HeldOut) -> None:
     """Measure `student_logits_error` and `teacher_logits_error`, in tolerances, on one held-out batch.

@@ -14,8 +14,6 @@ from falsifiers.distill.oracle.shadow import Snapshot
 from harness import NotObserved
 from harness.tools.trainer.trainer_parts import Dumps
 
-__all__ = ["DumpedStep", "read_dump"]
-
 
 @dataclass(frozen=True)
 class DumpedStep:

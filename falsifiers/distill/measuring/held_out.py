@@ -14,8 +14,6 @@ from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.subject import Distillation
 from harness import Trial, propagates
 
-__all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
-
 _SEED = 20_201  # seed of the held-out sequences; every trial of a claim sees the same ones
 
 

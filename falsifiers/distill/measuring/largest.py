@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["largest"]
-
 
 def largest(numbers: Iterable[float]) -> float:
     """The largest number; NaN if one is NaN, which max() may drop, or if there is none.

@@ -22,8 +22,6 @@ from falsifiers.distill.running.trainer_building import restored_chance
 from falsifiers.distill.running.trainer_watch import inputs_and_labels
 from harness import NotObserved, Setting, Unobserved
 
-__all__ = ["LiveModels"]
-
 
 class LiveModels:
     """Models of a Trainer, as transformers computes them.

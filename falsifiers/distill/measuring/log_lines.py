@@ -8,8 +8,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-__all__ = ["log_lines"]
-
 
 def log_lines(log: Path) -> list[dict[str, Any]]:
     """The values of each line by name; lines without a step and a finite loss are left out."""

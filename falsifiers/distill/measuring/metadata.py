@@ -12,8 +12,6 @@ from typing import Any
 from falsifiers.distill.oracle.corpus import Text
 from harness import propagates
 
-__all__ = ["KEYS", "missing", "number", "untrue_loss", "untrue_names", "untrue_settings", "untrue_step"]
-
 KEYS = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
 """Keys with which an export may describe its run."""
 

@@ -20,8 +20,6 @@ from falsifiers.distill.oracle.corpus import Tokens, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
 from harness import NotObserved, Setting
 
-__all__ = ["NamedModel", "NamedText", "built", "held_out_of"]
-
 _SEED = 20_201
 _BLOCKS = 20
 _EVERY = 10

@@ -8,8 +8,6 @@ from typing import Any
 from falsifiers.distill.oracle.answers import IndependentModel
 from harness import NotObserved, Trial, Unobserved, propagates
 
-__all__ = ["NextLoss"]
-
 
 class NextLoss:
     """Call it after each step of a subject.

@@ -12,8 +12,6 @@ from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.weight_comparison import is_readable, metadata_of, same_tensor, unlike_tensors
 from falsifiers.distill.measuring.weight_files import Unreadable, WeightFiles
 
-__all__ = ["is_misnumbered", "is_whole", "largest_file", "saved", "unlike"]
-
 _ZIPS = frozenset({".pt", ".pth", ".bin"})
 _STATE = "trainer_state.json"
 

@@ -12,8 +12,6 @@ from falsifiers.distill.measuring.held_out import Evaluation, HeldOut, evaluate,
 from falsifiers.distill.subject import Distillation
 from harness import NotObserved, Trial, Unobserved, propagates
 
-__all__ = ["Scores", "held_out_of", "scores"]
-
 
 @dataclass(frozen=True)
 class Scores:

@@ -16,8 +16,6 @@ from falsifiers.distill.running.shown import not_refused, shown
 from harness import Trial, Unobserved
 from harness.authoring.shadow_step import relative_difference
 
-__all__ = ["SMALL", "measure_teacher_cache"]
-
 SMALL = {"model": "qwen2-tiny", "tokenizer": "bytes", "teacher_steps": 2, "teacher_learning_rate": 0.03}
 """The parameters of a small teacher. Its two large steps both change its answers."""
 

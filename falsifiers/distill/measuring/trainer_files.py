@@ -17,8 +17,6 @@ from transformers.trainer_utils import get_last_checkpoint
 from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
 from harness import NotObserved, Unobserved
 
-__all__ = ["TrainerFiles", "newest_checkpoint"]
-
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 

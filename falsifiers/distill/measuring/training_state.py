@@ -12,8 +12,6 @@ from torch import Tensor
 
 from harness import propagates
 
-__all__ = ["StateDigest", "digest_of"]
-
 _GENERATOR_BYTES = (torch.get_rng_state().numel(), 16)  # the state of a generator of the CPU, and of a GPU
 
 

@@ -16,8 +16,6 @@ from falsifiers.distill.oracle.tolerances import TOLERANCES
 from harness import Trial, propagates
 from harness.authoring.shadow_step import differences, worst
 
-__all__ = ["TrueGradients"]
-
 
 class TrueGradients:
     """Computes the gradients, before clipping, of the loss that the trial's parameters describe."""

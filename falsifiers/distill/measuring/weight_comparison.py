@@ -14,21 +14,6 @@ from torch import Tensor
 from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
 from harness import propagates
 
-__all__ = [
-    "UNFINISHED",
-    "Inspection",
-    "checkpoint_step",
-    "checkpoints_in",
-    "inspect_export",
-    "is_readable",
-    "metadata_of",
-    "same_bits",
-    "same_tensor",
-    "snapshot",
-    "unlike_tensors",
-    "weight_bytes",
-]
-
 UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
 """Suffixes of files that are not written to their end."""
 

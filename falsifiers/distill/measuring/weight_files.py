@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-__all__ = ["OwnFiles", "Unreadable", "WeightFiles", "read_safetensors", "weight_files"]
-
 
 class Unreadable(ValueError):
     """A file that cannot be parsed to its end; the text says why."""

@@ -16,8 +16,6 @@ from harness.tools.inspect.checkpoint.bounded_file import opened
 from harness.tools.inspect.checkpoint.scan import numbers, refuse_endless_views
 from harness.tools.trainer.model_folder import weight_paths
 
-__all__ = ["read_weights"]
-
 _DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,

@@ -12,13 +12,6 @@ from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.journal import Journal
 
-__all__ = [
-    "EvaluatesToLog",
-    "FlushesEveryLine",
-    "ItemOfEveryLayer",
-    "SleepsATenth",
-]
-
 
 class _Noting(Distillation):
     """Runs `note` after each logged step."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from falsifiers.distill.oracle.qwen2 import NotTheModel
 from falsifiers.distill.oracle.shadow import ShadowStep
 
-__all__ = ["AdapterSteps", "Adapters"]
-
 _A, _B, _W = ".lora_A.weight", ".lora_B.weight", ".weight"
 
 

@@ -16,8 +16,6 @@ from falsifiers.distill.oracle.tolerances import TOLERANCES
 from harness import propagates
 from harness.authoring.shadow_step import relative_difference
 
-__all__ = ["Answer", "IndependentModel", "deepest_difference", "in_tolerances"]
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from harness import NotMeasured
 
-__all__ = ["kept"]
-
 
 def kept(
     cache: Path, kind: str, determined_by: Mapping[str, Any], make: Callable[[], dict[str, Tensor]]

@@ -30,8 +30,6 @@ from torch import Tensor
 from falsifiers.distill.oracle.cache import kept
 from harness import NotMeasured
 
-__all__ = ["Text", "Tokens", "draw"]
-
 Tokens = npt.NDArray[np.integer[Any]]
 
 _BLOCK = re.compile(rb"(?s:.{8192})[^\n]{0,8191}\n|(?s:.{1,16384})")

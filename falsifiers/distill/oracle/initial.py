@@ -10,8 +10,6 @@ from torch import Tensor
 from falsifiers.distill.oracle.qwen2 import INITIALIZER_RANGE
 from harness.authoring.shadow_step import Difference
 
-__all__ = ["initial_differences"]
-
 _SMALLEST = 2048  # elements; the root mean square of so few has a relative standard deviation of 1.6 %
 _SHARPEST = 10.0  # from 204,800 elements on, a standard deviation that is 1 % off is significant
 

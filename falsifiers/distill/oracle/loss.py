@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["summed_loss"]
-
 
 def summed_loss(student: Tensor, teacher: Tensor, labels: Tensor, alpha: float, temperature: float) -> Tensor:
     """The sum of the loss over all tokens, in nats: a scalar. The loss of a batch is this divided by its tokens.

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from falsifiers.distill.oracle.shadow import Configuration
 
-__all__ = ["SLOTS", "is_one_step"]
-
 SLOTS = ("exp_avg", "exp_avg_sq", "step")
 """AdamW's state for each parameter."""
 

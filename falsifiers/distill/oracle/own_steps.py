@@ -10,8 +10,6 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from falsifiers.distill.oracle.qwen2 import new_model
 from falsifiers.distill.oracle.shadow import Configuration
 
-__all__ = ["own_steps"]
-
 
 def own_steps(
     configuration: Configuration, size: tuple[int, int], device: torch.device, dtype: torch.dtype

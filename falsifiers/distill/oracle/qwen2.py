@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-__all__ = ["INITIALIZER_RANGE", "SHAPES", "NotTheModel", "Shape", "load", "new_model"]
-
 INITIALIZER_RANGE = 0.02
 """Standard deviation of the initial weights, as in Qwen2's config.json."""
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from falsifiers.distill.oracle.corpus import Tokens
 
-__all__ = ["Place", "places"]
-
 Place = tuple[int, int]
 """The number of a block, and the position in the block at which a row begins."""
 

@@ -14,8 +14,6 @@ from falsifiers.distill.oracle.loss import summed_loss
 from falsifiers.distill.oracle.qwen2 import NotTheModel, load, new_model
 from harness.authoring.shadow_step import Difference, difference, differences
 
-__all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
-
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64

@@ -23,9 +23,6 @@ from falsifiers.distill.oracle import corpus, qwen2
 from falsifiers.distill.oracle.cache import kept
 from falsifiers.distill.oracle.corpus import Text, draw
 
-__all__ = ["trained_teacher"]
-
-
 _STATED = frozenset(
     {
         "model",

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from harness.authoring.shadow_step import Difference
 
-__all__ = ["QUANTITIES", "TOLERANCES", "refuted"]
-
 TOLERANCES: Mapping[str, Mapping[str, float]] = {
     "float32": {
         "student_logits": 1e-5,

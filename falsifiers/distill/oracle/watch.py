@@ -18,9 +18,6 @@ from falsifiers.distill.subject import Shadowed
 from harness import NotObserved, Setting
 from harness.authoring.shadow_step import Difference, difference, relative_difference
 
-__all__ = ["ShadowWatch", "saved_steps"]
-
-
 _NEAR = 1 / 3  # share of a tolerance
 
 

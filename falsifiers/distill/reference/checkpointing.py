@@ -21,8 +21,6 @@ from torch import Tensor
 
 from falsifiers.distill.reference.export import checkpoint_path, save_weights
 
-__all__ = ["Checkpointer", "HostCopy"]
-
 _log = logging.getLogger(__name__)
 
 

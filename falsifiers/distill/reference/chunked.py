@@ -18,8 +18,6 @@ from falsifiers.distill.kd.subject import Answer, Question
 from falsifiers.distill.reference.loss import IGNORED
 from harness import Setting
 
-__all__ = ["ChunkedKdLoss", "chunked_distillation_loss", "rows_a_chunk"]
-
 _CHUNK_BYTES = 320 << 20
 """The most bytes of one chunk's logits: its products keep a GPU busy, and it is small relative to the models."""
 

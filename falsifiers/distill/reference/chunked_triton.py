@@ -14,8 +14,6 @@ from torch import Tensor
 
 from falsifiers.distill.reference.loss import IGNORED
 
-__all__ = ["fused_rows"]
-
 _BLOCK = 4096
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-__all__ = ["ARCHITECTURES", "Recipe", "new_model"]
-
 # The shape of Qwen2-0.5B: 494 million parameters.
 _QWEN2_05B: Mapping[str, Any] = {
     "vocab_size": 151_936,

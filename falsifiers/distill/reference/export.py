@@ -13,8 +13,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["checkpoint_path", "checkpoint_steps", "save_weights"]
-
 _UNFINISHED = ".unfinished"
 _CHECKPOINT = re.compile(r"ckpt-step-(\d{6,})\.safetensors")
 

@@ -12,8 +12,6 @@ from typing import Self, TextIO
 import torch
 from torch import Tensor
 
-__all__ = ["Journal"]
-
 
 @dataclass(frozen=True)
 class _Line:

@@ -8,8 +8,6 @@ from falsifiers.distill.kd.subject import Answer, Question
 from falsifiers.distill.reference.loss import distillation_loss
 from harness import Setting
 
-__all__ = ["PlainKdLoss"]
-
 
 class PlainKdLoss:
     """All logits at once, torch operations, and autograd: the loss with which the reference trains its student."""

@@ -7,8 +7,6 @@ import torch
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question
 from harness import Setting
 
-__all__ = ["LigerLoss"]
-
 
 class LigerLoss:
     """`LigerFusedLinearJSDLoss`, with two rows per chunk, so that there are several chunks.

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
-__all__ = ["IGNORED", "distillation_loss"]
-
 IGNORED = -100
 """The label of a position that does not count, as in `torch.nn.functional.cross_entropy`."""
 

@@ -18,8 +18,6 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.optim import Optimizer
 
-__all__ = ["TrainingState", "capture", "read_state", "restore", "restore_weights"]
-
 _OPTIMIZER = "optimizer/"
 _RANDOM = "random/"
 _GROUPS = "param_groups"

@@ -20,8 +20,6 @@ from falsifiers.distill.text import corpus as corpus_module
 from falsifiers.distill.text.corpus import Corpus, sample
 from falsifiers.distill.text.tensor_cache import cached_tensors
 
-__all__ = ["trained_teacher"]
-
 # The fields of the recipe that determine the teacher; runs that share a teacher may differ in others.
 _SHAPES_TEACHER = frozenset(
     {"model", "sequence", "dtype", "teacher_steps", "teacher_batch", "teacher_learning_rate", "teacher_seed"}

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from falsifiers.distill.reference.export import save_weights
 
-__all__ = ["logits_of", "write_teacher_cache"]
-
 _MADE_FROM = "made_from"
 
 

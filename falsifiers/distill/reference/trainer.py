@@ -25,8 +25,6 @@ from falsifiers.distill.text.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.text.tensor_cache import tensors_digest
 from harness import Setting
 
-__all__ = ["Distillation"]
-
 
 class Distillation:
     """A trained teacher and a fresh student of one architecture; one call of `distill` trains the student.

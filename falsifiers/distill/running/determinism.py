@@ -6,8 +6,6 @@ import os
 
 import torch
 
-__all__ = ["be_deterministic"]
-
 
 def be_deterministic() -> None:
     """Require deterministic kernels; operations without one raise. cuBLAS reads its setting when CUDA starts."""

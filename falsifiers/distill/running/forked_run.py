@@ -18,8 +18,6 @@ from typing import Any
 
 from harness import NotMeasured, NotObserved
 
-__all__ = ["ForkedRun", "Report"]
-
 Report = Callable[[int, float], None]
 """The work calls this after each step with the step and its loss, which the trial gets at once."""
 

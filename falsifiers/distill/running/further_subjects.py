@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from falsifiers.distill.subject import Checkpointing
 from harness import Setting, Trial
 
-__all__ = ["directory_of", "further_subject", "setting_of"]
-
 S = TypeVar("S")
 
 

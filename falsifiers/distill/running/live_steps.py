@@ -20,8 +20,6 @@ from falsifiers.distill.running.training import StepWatch
 from falsifiers.distill.subject import OnStep
 from harness import Unobserved
 
-__all__ = ["LiveSteps", "sampled"]
-
 _SAMPLED = 64  # elements of each tensor
 
 

@@ -18,8 +18,6 @@ from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.subject import Checkpointing
 from harness import NotObserved, Trial, propagates
 
-__all__ = ["RepeatedRun", "repeat", "repeat_alike"]
-
 
 @dataclass(frozen=True)
 class RepeatedRun:

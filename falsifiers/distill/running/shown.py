@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from falsifiers.distill.subject import Distillation
 from harness import NotMeasured, NotObserved, Unobserved, propagates
 
-__all__ = ["not_refused", "observed", "shown"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from transformers import Trainer
 from harness import NotMeasured, Setting
 from harness.contract.entry_point import resolve
 
-__all__ = ["BuiltTrainer", "restored_chance"]
-
 _DECISIVE = frozenset(
     {"steps", "batch", "sequence", "learning_rate", "warmup_steps", "gradient_norm", "alpha", "temperature"}
     | {"checkpoint_every", "dropout", "log_every"}

@@ -15,8 +15,6 @@ from falsifiers.distill.measuring.trainer_files import TrainerFiles
 from falsifiers.distill.running.live_steps import LiveSteps
 from harness import Unobserved
 
-__all__ = ["Batch", "StepWatch", "inputs_and_labels", "labels_are_inputs", "on_fetch"]
-
 _IGNORED = -100
 """The label that transformers excludes from the loss."""
 

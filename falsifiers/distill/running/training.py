@@ -16,8 +16,6 @@ from falsifiers.distill.running.shown import shown
 from falsifiers.distill.subject import Distillation, Run
 from harness import NotObserved, Trial, Unobserved, first_observed, propagates
 
-__all__ = ["Overrun", "StepWatch", "Training", "read_back", "train"]
-
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough

@@ -24,8 +24,6 @@ from torch import Tensor
 from falsifiers.distill.text.tensor_cache import cached_tensors
 from harness import NotMeasured
 
-__all__ = ["Corpus", "blocks_of", "load_corpus", "sample", "training_blocks"]
-
 Tokens = npt.NDArray[np.integer[Any]]
 
 _BLOCK_BYTES = 8192

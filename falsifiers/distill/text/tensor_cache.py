@@ -18,8 +18,6 @@ from torch import Tensor
 
 from harness import NotMeasured
 
-__all__ = ["cached_tensors", "tensors_digest"]
-
 _DIGEST_KEY = "content_sha256"
 
 

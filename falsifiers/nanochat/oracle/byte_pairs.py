@@ -12,8 +12,6 @@ import json
 
 import regex
 
-__all__ = ["BytePairs"]
-
 _PIECES = regex.compile(
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )

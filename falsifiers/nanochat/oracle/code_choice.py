@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["chosen"]
-
 
 def chosen(architectures: Iterable[str], major: int, minor: int) -> str:
     """Return "machine code", "PTX" or "not at all" for a GPU of a capability.

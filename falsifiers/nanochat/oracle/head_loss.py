@@ -9,8 +9,6 @@ from torch import Tensor
 
 from falsifiers.nanochat.subject import Question
 
-__all__ = ["Truth", "truth"]
-
 
 @dataclass(frozen=True)
 class Truth:

@@ -12,8 +12,6 @@ import bisect
 import torch
 from torch import Tensor
 
-__all__ = ["input_gradient", "kept", "product", "weight_gradient"]
-
 BLOCK = 16
 _E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 _E4M3 = sorted(

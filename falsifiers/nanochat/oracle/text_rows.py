@@ -13,8 +13,6 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 
-__all__ = ["right_rows", "tokens_of_sources"]
-
 _ROOT = Path(__file__).parents[3]
 _IGNORED = -1
 _PIECES = (

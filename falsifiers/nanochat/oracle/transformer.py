@@ -12,8 +12,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["mean_loss"]
-
 _CAP = 15.0
 _ADDED = 1e-6
 _BASE = 10_000.0

@@ -9,8 +9,6 @@ import torch
 from falsifiers.nanochat.reference.model import Gpt, Shape
 from harness import Setting
 
-__all__ = ["Accounting"]
-
 
 class Accounting:
     """The formulas of nanochat/gpt.py and scripts/base_train.py. See `Accounts`."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from harness import Setting
 
-__all__ = ["GrowingSegments"]
-
 
 class GrowingSegments:
     """Sets the variable that torch 2.9 and later read, before the process starts. See `AllocatorSetting`."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from harness import Setting
 
-__all__ = ["Ridge"]
-
 
 class Ridge:
     """Compares arithmetic intensity with the ridge point of the roofline. See `BoundAnalysis`."""

@@ -10,8 +10,6 @@ import torch._inductor.utils as inductor
 
 from harness import Setting
 
-__all__ = ["EveryGpuIsBig"]
-
 
 class EveryGpuIsBig:
     """Makes `is_big_gpu` return True, under every name with which Inductor's modules import it. See `SmallGpuPatch`."""

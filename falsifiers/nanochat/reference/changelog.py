@@ -6,8 +6,6 @@ from typing import Any
 
 from harness import Setting
 
-__all__ = ["PublishedFigures"]
-
 
 class PublishedFigures:
     """The published figures."""

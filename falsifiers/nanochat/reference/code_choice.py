@@ -7,8 +7,6 @@ from typing import Literal
 
 from harness import Setting
 
-__all__ = ["DriverRules"]
-
 
 class DriverRules:
     """The driver's compatibility rules. Capabilities are integers, such as 121 for 12.1. See `CodeChoice`."""

@@ -12,8 +12,6 @@ from torch.nn.functional import cross_entropy
 from falsifiers.nanochat.reference.model import IGNORED
 from harness import Setting
 
-__all__ = ["CompiledLoss"]
-
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

@@ -11,8 +11,6 @@ import triton.language as tl
 
 from falsifiers.nanochat.reference.kernel import Kernel
 
-__all__ = ["FINISH", "GATHER", "ORDER", "PRODUCT"]
-
 _maximum = tl.standard._elementwise_max  # type: ignore[attr-defined]
 _sum = tl.standard._sum_combine  # type: ignore[attr-defined]
 _LOG2E = tl.constexpr(1.4426950408889634)

@@ -29,8 +29,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from falsifiers.nanochat.reference.counted_kernels import FINISH, GATHER, ORDER, PRODUCT
 from falsifiers.nanochat.reference.head_rows import RowLoss
 
-__all__ = ["Counted", "fits"]
-
 _ALIGNED = 8
 """Numbers in 16 bytes, of which a row of a tensor that is loaded by tiles must be a multiple."""
 _ORDERED = 2048

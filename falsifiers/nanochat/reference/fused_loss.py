@@ -9,8 +9,6 @@ from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entr
 from falsifiers.nanochat.subject import Answer
 from harness import Setting
 
-__all__ = ["FusedLoss", "chunk_rows"]
-
 _DEFAULTS = {
     "ignore_index": -100, "label_smoothing": 0.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean",
     "accumulate_float32": False, "chunk_rows": None,

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from falsifiers.nanochat.reference.kernel import Kernel
 
-__all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
-
 _BLOCKS = {"cuda": 16384, "cpu": 128}
 """Columns per step of a sweep. On a CPU the interpreter tests the kernel, and few columns give several steps."""
 _TALL = {"cuda": 1, "cpu": 4}

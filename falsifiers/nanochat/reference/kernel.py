@@ -10,8 +10,6 @@ from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-__all__ = ["Kernel"]
-
 
 class Kernel:
     """A kernel that is compiled on CUDA and runs in Triton's interpreter on a CPU."""

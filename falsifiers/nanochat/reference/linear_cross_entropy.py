@@ -23,8 +23,6 @@ from torch import Tensor
 from falsifiers.nanochat.reference.counted_products import Counted, fits
 from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_in_place
 
-__all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
-
 _CHUNK_BYTES = 192 << 20
 """The most bytes of a chunk of logits, unless rows are so long that few of them exceed it."""
 _FEWEST = 512

@@ -14,18 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = [
-    "EPSILON",
-    "IGNORED",
-    "SOFTCAP",
-    "Gpt",
-    "HeadLoss",
-    "Norm",
-    "Shape",
-    "plain_loss",
-    "plain_norm",
-]
-
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From hidden states [..., width], head [vocabulary, width] and targets [...] to the mean loss."""
 

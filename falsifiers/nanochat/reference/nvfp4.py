@@ -9,8 +9,6 @@ from torch import Tensor
 
 from harness import Setting
 
-__all__ = ["EmulatedNvfp4"]
-
 _BLOCK, _LARGEST, _LARGEST_SCALE = 16, 6.0, 448.0
 
 

@@ -36,8 +36,6 @@ from falsifiers.nanochat.reference.tokens import batch, encoded, project_text, t
 from falsifiers.nanochat.subject import Batch, Parts
 from harness import Setting
 
-__all__ = ["KernelPaths", "fused_loss"]
-
 
 class KernelPaths:
     """Steps of one model on the paths. Every path begins with the same weights. See `Paths`."""

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from harness import Setting
 
-__all__ = ["NvidiaAssembler", "TritonVariables"]
-
 _SINCE = {100: (12, 8), 101: (12, 8), 120: (12, 8), 103: (12, 9), 121: (12, 9), 110: (13, 0), 88: (13, 0)}
 """The first CUDA release with each target above 90; release notes of CUDA 12.8, 12.9 and 13.0."""
 _SUFFIXES = {"a": (12, 0), "f": (12, 9)}

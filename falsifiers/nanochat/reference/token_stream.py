@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from falsifiers.nanochat.reference.tokens import train_tokenizer
 from harness import Setting
 
-__all__ = ["BatchedStream"]
-
 
 class BatchedStream:
     """Batches are encoded in parallel, and concatenated in order. See `TokenStream`."""

@@ -19,8 +19,6 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from torch import Tensor
 
-__all__ = ["batch", "encoded", "project_text", "train_tokenizer"]
-
 _ROOT = Path(__file__).parents[3]
 _PIECES = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"

@@ -11,8 +11,6 @@ from triton.runtime.errors import OutOfResources
 from falsifiers.nanochat.device_subjects import Candidate, Run
 from harness import Setting
 
-__all__ = ["CheckedTuner"]
-
 
 class CheckedTuner:
     """Chooses the fastest configuration that fits and has a right result. See `Tuner`."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from harness import Setting
 
-__all__ = ["MeasuredPeak"]
-
 
 class MeasuredPeak:
     """The peak is the rate of products in that dtype, measured on that device beside the steps. See `Utilisation`."""

@@ -19,8 +19,6 @@ from torch.autograd.function import once_differentiable
 from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, scale_in_place, write_rows
 from falsifiers.nanochat.reference.linear_cross_entropy import add_product, rows_per_chunk
 
-__all__ = ["data_parallel_linear_cross_entropy", "sharded_linear_cross_entropy"]
-
 
 def sharded_linear_cross_entropy(
     hidden: Tensor,

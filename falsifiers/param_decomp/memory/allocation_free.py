@@ -11,8 +11,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from harness import Trial
 from harness.authoring.device_watch import DeviceWatch
 
-__all__ = ["falsify"]
-
 _GIB = 2**30
 
 

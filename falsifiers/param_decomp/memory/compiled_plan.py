@@ -10,8 +10,6 @@ from falsifiers.param_decomp.memory.subject import StepPlan
 from falsifiers.param_decomp.oracle.model import site_names
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _GIB = 2**30
 _WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2}
 

@@ -6,8 +6,6 @@ from falsifiers.param_decomp.memory.subject import StepPlan
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _GIB = 2**30
 
 

@@ -12,8 +12,6 @@ from falsifiers.param_decomp.peak import LiveStorage
 from harness import Setting, Trial
 from harness.authoring.shadow_step import relative_difference
 
-__all__ = ["Updating", "falsify"]
-
 
 class Updating(Protocol):
     """Weights with Adam's moments, and two ways to update them; built as `Subject(setting)`."""

@@ -8,8 +8,6 @@ from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.memory.subject import Plan
 from harness import Setting, Trial
 
-__all__ = ["Start", "falsify"]
-
 
 class Start(Protocol):
     """How components come to many devices; built as `Subject(setting)`."""

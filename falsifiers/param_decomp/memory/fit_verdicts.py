@@ -7,8 +7,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """For caps on both sides of what a step needs, ask for the verdict, and make real steps under the cap."""

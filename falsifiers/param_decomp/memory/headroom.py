@@ -7,8 +7,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """Ask for verdicts with the source's margin, and with ample room on both sides; compare with a real step."""

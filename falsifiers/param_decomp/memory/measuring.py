@@ -16,8 +16,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.peak import LiveStorage, TooMuch
 from harness import Trial
 
-__all__ = ["WORKSPACES", "measured_peak", "runs_under"]
-
 WORKSPACES = 64 * 2**20
 """What torch allocates for cuBLAS on compute capability 9.0, for two handles. A CPU has none of it."""
 

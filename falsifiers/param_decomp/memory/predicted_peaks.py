@@ -7,8 +7,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """Predict each workload first, and then make two real steps of it."""

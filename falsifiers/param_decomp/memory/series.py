@@ -9,8 +9,6 @@ from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial
 
-__all__ = ["falsify"]
-
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """Predict and measure each workload, smallest first, and run the outer ones under a cap halfway between."""

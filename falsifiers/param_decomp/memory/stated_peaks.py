@@ -5,8 +5,6 @@ from __future__ import annotations
 from falsifiers.param_decomp.memory.subject import StepPlan
 from harness import Trial
 
-__all__ = ["falsify"]
-
 _GIB = 2**30
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Plan", "StepPlan", "StepProbe"]
-
 
 class StepProbe(Protocol):
     """A prediction of the memory of a training step; built as `Subject(setting)`.

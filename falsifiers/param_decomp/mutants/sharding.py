@@ -15,17 +15,6 @@ from falsifiers.param_decomp.reference.adversary import Adversary
 from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 
-__all__ = [
-    "EveryRankTheFirstRows",
-    "LocalFrequencies",
-    "OwnSources",
-    "RanksDrawAlike",
-    "SourceGradientsSummed",
-    "SumsWithoutGradient",
-    "WeightGradientsKept",
-    "WeightGradientsSummed",
-]
-
 
 def _ranks() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1

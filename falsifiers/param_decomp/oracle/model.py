@@ -10,8 +10,6 @@ from torch import Tensor
 
 from falsifiers.param_decomp.configuration import Configuration
 
-__all__ = ["clean_forward", "importance_logits", "masked_forward", "site_names", "site_output"]
-
 Weights = Mapping[str, Tensor]
 Masks = Mapping[str, tuple[Tensor, Tensor, Tensor | None]]
 """By site: mask [rows, sequence, C], delta [rows, sequence], and where it is routed, or None for everywhere."""

@@ -17,8 +17,6 @@ from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.oracle import terms
 from falsifiers.param_decomp.oracle.model import Masks, clean_forward, importance_logits, masked_forward
 
-__all__ = ["Before", "Shadow", "adversarial_value", "cosine", "importances", "shadow", "source_of"]
-
 Tensors = Mapping[str, Tensor]
 
 

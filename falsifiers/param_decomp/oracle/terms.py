@@ -8,8 +8,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["ALPHA", "divergence", "faithfulness", "gate_gradient", "lower_gate", "minimality", "upper_gate"]
-
 ALPHA = 0.01
 """The slope of the gates where they leak (SPEC.md, section 4.2)."""
 

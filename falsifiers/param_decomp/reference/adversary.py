@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["Adversary"]
-
 _BETAS = (0.5, 0.99)
 _EPS = 1e-8
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["Stream", "chunks"]
-
 _LARGEST_SEED = 2**63
 
 

@@ -14,8 +14,6 @@ from torch.nn import functional
 from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.reference.target import rotated, rotations
 
-__all__ = ["ALPHA", "ImportanceModel", "lower_leaky", "upper_leaky"]
-
 ALPHA = 0.01
 """The slope of both gates where they leak."""
 _ROPE_BASE = 10000.0

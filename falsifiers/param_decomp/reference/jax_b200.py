@@ -17,8 +17,6 @@ from falsifiers.param_decomp.reference.jax_step import ROWS
 from falsifiers.param_decomp.reference.jax_trainer import Layout, mesh_of
 from harness import NotMeasured, Setting
 
-__all__ = ["B200Plan"]
-
 _DEVICE = Path(__file__).parents[1] / "configurations" / "b200.txtpb"
 """What XLA's compiler asks of a B200, from xla/backends/gpu/target_config/specs/b200.txtpb of openxla/xla."""
 _NODE = 8

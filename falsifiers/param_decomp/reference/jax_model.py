@@ -15,20 +15,6 @@ import jax.numpy as jnp
 
 from falsifiers.param_decomp.configuration import Configuration
 
-__all__ = [
-    "Masks",
-    "divergence",
-    "faithfulness",
-    "gates",
-    "importance_logits",
-    "importance_shapes",
-    "minimality",
-    "prefix",
-    "sites",
-    "suffix",
-    "target_shapes",
-]
-
 Array = jax.Array
 Weights = Mapping[str, Any]
 Masks = Mapping[str, tuple[Array, Array, Array | None]]

@@ -16,8 +16,6 @@ from falsifiers.param_decomp.reference import jax_model, jax_step
 from falsifiers.param_decomp.reference.jax_trainer import QUICK, Layout, mesh_of, state_shapes, suffix_names
 from harness import Setting
 
-__all__ = ["JaxPlan", "planned"]
-
 _OPTIONS = {**QUICK, "xla_cpu_enable_concurrency_optimized_scheduler": False}
 """The CPU's own scheduler starts what can run at once; this one keeps few bytes alive, as that of a GPU does."""
 

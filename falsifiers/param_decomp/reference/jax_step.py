@@ -19,8 +19,6 @@ from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.reference import jax_model
 from falsifiers.param_decomp.reference.jax_model import Masks
 
-__all__ = ["ROWS", "Seen", "State", "train_step"]
-
 Array = jax.Array
 Tensors = Mapping[str, Any]
 

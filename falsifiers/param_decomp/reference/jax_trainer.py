@@ -18,8 +18,6 @@ from falsifiers.param_decomp.reference.jax_step import ROWS, Seen, State
 from falsifiers.param_decomp.subject import CompiledStep
 from harness import Setting
 
-__all__ = ["QUICK", "JaxDecomposition", "Layout", "mesh_of", "state_shapes", "suffix_names"]
-
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Options of the compiler: these steps take longer to compile than to run."""
 

@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from falsifiers.param_decomp.reference.target import Site
 
-__all__ = ["divergence", "faithfulness", "minimality"]
-
 
 def divergence(masked: Tensor, clean: Tensor) -> Tensor:
     """KL(softmax(clean) || softmax(masked)) of logits [rows, sequence, vocabulary], a mean over rows and sequence.

@@ -13,8 +13,6 @@ from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 from harness.tools.probe import Prediction, predict, verdict
 
-__all__ = ["Probe", "largest"]
-
 _FIRST_STEP = 5
 """The sources' learning rate has risen by then."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["annealed", "cosine", "scaled_to_batch", "warmed_up"]
-
 
 def cosine(start: float, step: int, steps: int, final: float) -> float:
     """From `start` down to the share `final` of it, which the last step, `steps - 1`, has."""

@@ -24,8 +24,6 @@ from falsifiers.param_decomp.reference.adversary import Adversary
 from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 
-__all__ = ["ShardedDecomposition", "step"]
-
 _STEP = 1000
 """The sources' learning rate has risen by then."""
 

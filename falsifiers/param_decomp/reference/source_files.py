@@ -8,8 +8,6 @@ from pathlib import Path
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["SourceFiles"]
-
 _PACKAGE = "param_decomp_jax"
 """A folder of the checkout. It is importable if the checkout is on PYTHONPATH."""
 _LARGEST = 1 << 20

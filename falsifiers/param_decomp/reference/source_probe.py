@@ -8,8 +8,6 @@ from pathlib import Path
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["SourceProbe"]
-
 _LARGEST = 1 << 20
 
 

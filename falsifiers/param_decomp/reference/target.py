@@ -13,8 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.subject import Masking
 
-__all__ = ["Maskings", "Site", "Target"]
-
 Maskings = Callable[[str], Masking | None]
 """The masking of a site in one forward; None for a site that stays frozen."""
 

@@ -18,8 +18,6 @@ from falsifiers.param_decomp.reference.target import Site, Target
 from falsifiers.param_decomp.subject import Masking
 from harness import Setting
 
-__all__ = ["Decomposition"]
-
 
 class Decomposition:
     """A target with random weights, its components, their importances and their adversary.

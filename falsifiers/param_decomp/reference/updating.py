@@ -9,8 +9,6 @@ from torch import Tensor
 
 from harness import Setting
 
-__all__ = ["Updates"]
-
 _BETAS, _EPS, _RATE = (0.9, 0.999), 1e-8, 1.5e-4
 
 

@@ -9,8 +9,6 @@ import torch
 from falsifiers.recsys.reference.dense_attention import Float64Attention
 from falsifiers.recsys.subject import Answer, Question
 
-__all__ = ["NextSequenceSeen"]
-
 
 class NextSequenceSeen(Float64Attention):
     """The last row of a sequence attends to the first row of the next one too."""

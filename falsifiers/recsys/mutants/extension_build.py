@@ -11,8 +11,6 @@ from pathlib import Path
 
 from falsifiers.recsys.reference.extension_build import TorchBuild
 
-__all__ = ["OwnPool"]
-
 
 class OwnPool(TorchBuild):
     """Without ninja, threads start the compilers."""

@@ -9,8 +9,6 @@ from falsifiers.recsys.reference.dynamic_table import Batch, DynamicTable
 from falsifiers.recsys.reference.sharded_table import ShardedTable
 from falsifiers.recsys.reference.tables import TritonTables
 
-__all__ = ["OthersOccurrencesLost"]
-
 
 class OthersOccurrencesLost(TritonTables):
     """The owner of a key counts one occurrence for each rank, whatever it has."""

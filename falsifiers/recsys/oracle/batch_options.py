@@ -11,8 +11,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NotUnderstood", "Request", "components", "parsed", "request"]
-
 _DIRECTIVE = "#SBATCH"
 _SEPARATORS = ("hetjob", "packjob")
 _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "m": "distribution", "w": "nodelist"}

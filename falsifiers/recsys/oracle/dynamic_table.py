@@ -14,8 +14,6 @@ from torch import Tensor
 
 from falsifiers.recsys.dynamic_tables import Recipe
 
-__all__ = ["BUCKET", "Entry", "Model", "keys_in_bucket", "mixed", "owner_of", "turned"]
-
 BUCKET = 128
 _WORD = (1 << 64) - 1
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from falsifiers.recsys.subject import Question
 
-__all__ = ["Part", "Truth", "in_low_precision", "mask", "product_along", "truth"]
-
 
 @dataclass(frozen=True)
 class Part:

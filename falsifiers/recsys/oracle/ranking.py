@@ -13,8 +13,6 @@ from falsifiers.recsys.oracle.hstu import mask
 from falsifiers.recsys.subject import Question
 from falsifiers.recsys.training_subject import Batch, Outcome, Recipe
 
-__all__ = ["Trained", "trained"]
-
 
 @dataclass(frozen=True)
 class Trained:

@@ -9,8 +9,6 @@ import torch.distributed as dist
 
 from harness import Setting
 
-__all__ = ["Accounting"]
-
 _PEAKS = {"GB200": 2500.0, "B200": 2250.0, "H100": 989.0, "H200": 989.0, "A100": 312.0}
 """TFLOP/s by a part of the GPU's name. A name may hold several; the longest one decides."""
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from harness import Setting
 
-__all__ = ["FILE", "TrainingJob"]
-
 FILE = Path(__file__).with_name("train.sbatch")
 
 

@@ -17,8 +17,6 @@ from falsifiers.recsys.reference.table_kernels import (
 )
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
-__all__ = ["SLOTS", "BucketIndex", "Touched"]
-
 SLOTS = 128
 KEYS = (32, 4)
 """Of a program that searches, and its warps, on a GPU."""

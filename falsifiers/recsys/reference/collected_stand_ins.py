@@ -17,8 +17,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-__all__ = ["CASES"]
-
 CASES = "SOURCE_CASES"
 _PACKAGES = ("commons", "configs", "fbgemm_gpu", "megatron", "modules", "ops", "test_utils", "torchrec")
 """What the tests import beside pytest, torch and the standard library."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from harness import NotMeasured, Setting
 
-__all__ = ["StandIn"]
-
 _FUNCTIONS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "test_addmm.py": {"test_addmm": {"rows": 3, "bias": 2, "activation": 2}},
     "test_hstu_layer.py": {"test_layer": {"width": 3, "heads": 4, "length": 4, "contextuals": 4}},

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from harness import Setting
 
-__all__ = ["RemovedFirst"]
-
 
 class RemovedFirst:
     """The old version is removed before the new one is installed. See `Upgrade`."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["CutlassVersions"]
-
 _FOLDER = "cutlass_dsl_versions"
 """On PYTHONPATH, with `VERSION/ast_preprocessor.py` of each wheel."""
 

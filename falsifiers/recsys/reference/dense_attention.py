@@ -13,8 +13,6 @@ from torch import Tensor
 from falsifiers.recsys.subject import Answer, Question
 from harness import Setting
 
-__all__ = ["DenseAttention", "Float64Attention", "Padded", "valid_pairs"]
-
 
 @dataclass(frozen=True)
 class Padded:

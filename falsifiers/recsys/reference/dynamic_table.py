@@ -30,8 +30,6 @@ from falsifiers.recsys.reference.row_kernels import copy_rows, update_rows
 from falsifiers.recsys.reference.table_kernels import start_rows
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch_rows
 
-__all__ = ["Batch", "DynamicTable", "spread_rows"]
-
 _RULES = {"sgd": 0, "adagrad": 1, "rowwise_adagrad": 2, "adam": 3, "none": 4}
 _KINDS = {"uniform": 0, "normal": 1, "constant": 2}
 _ALIGNED = 4

@@ -10,8 +10,6 @@ from torch.utils.cpp_extension import BuildExtension
 
 from harness import Setting
 
-__all__ = ["TorchBuild"]
-
 
 class TorchBuild:
     """An extension module of all sources, as `python setup.py build_ext` builds it. See `ExtensionBuild`."""

@@ -8,8 +8,6 @@ from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention
 from falsifiers.recsys.subject import Answer, Question
 from harness import Setting
 
-__all__ = ["FusedAttention", "mask_of"]
-
 
 def mask_of(question: Question) -> HstuMask:
     """Return the mask that a question asks for."""

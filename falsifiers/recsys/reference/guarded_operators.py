@@ -13,8 +13,6 @@ from falsifiers.recsys.reference.hstu_attention import hstu_attention, passes_fo
 from falsifiers.recsys.subject import Question, Way
 from harness import Setting
 
-__all__ = ["GuardedOperators"]
-
 _OPERATORS = {
     8: {"forward": "hstu_varlen_fwd_80", "backward": "hstu_varlen_bwd_80"},
     9: {"forward": "hstu_varlen_fwd_90", "backward": "hstu_varlen_bwd_90"},

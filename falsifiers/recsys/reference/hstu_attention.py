@@ -22,8 +22,6 @@ from falsifiers.recsys.reference.hstu_kernels import over_keys, over_rows
 from falsifiers.recsys.reference.hstu_launch import Launch
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for
 
-__all__ = ["HstuMask", "Passes", "hstu_attention", "passes_for"]
-
 WIDTHS = (32, 64, 128)
 """Of q and k, and of v."""
 DTYPES = (torch.bfloat16, torch.float16)

@@ -15,8 +15,6 @@ import triton.language as tl
 
 from falsifiers.recsys.reference.hstu_pairs import keys_of, rows_of, sequence, valid
 
-__all__ = ["over_keys", "over_rows"]
-
 PLAIN = ["group", "window", "full", "heads", "batch", "blocks", "together"]
 """Numbers for whose value no kernel is compiled anew."""
 NOTHING = tl.constexpr(-64.0)

@@ -17,8 +17,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from falsifiers.recsys.reference.interpreter import interpreted
 
-__all__ = ["Launch"]
-
 _THREAD = threading.local()
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["keys_of", "rows_of", "sequence", "valid"]
-
 
 @triton.jit
 def sequence(  # type: ignore[no-untyped-def]

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["Blocks", "Plan", "plan_for", "side_by_side"]
-
 
 class Blocks(NamedTuple):
     """How a kernel is cut into programs.

@@ -10,8 +10,6 @@ from typing import Any
 
 import triton
 
-__all__ = ["interpreted"]
-
 
 def interpreted(kernel: Any) -> Any:
     """Return a kernel, or a function of kernels, for the interpreter."""

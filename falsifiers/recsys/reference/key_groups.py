@@ -11,8 +11,6 @@ from falsifiers.recsys.reference.row_kernels import sum_pieces
 from falsifiers.recsys.reference.table_kernels import count_heads, hash_keys, mark_groups
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
-__all__ = ["KeyGroups", "grouped", "hashes", "pieces"]
-
 PIECE = 32
 """Longer runs of gradients of one key are summed in pieces, side by side."""
 FEW = 64 * PIECE

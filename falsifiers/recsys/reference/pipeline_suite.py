@@ -6,8 +6,6 @@ from pathlib import Path
 
 from harness import Setting
 
-__all__ = ["PipelineSuite"]
-
 _ROOT = Path(__file__).parents[3]
 
 

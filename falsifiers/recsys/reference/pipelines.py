@@ -14,8 +14,6 @@ from falsifiers.recsys.streams import COMPUTE, Event, Stream, Streams
 from falsifiers.recsys.training_subject import Batch, Kind, Outcome, Recipe
 from harness import Setting
 
-__all__ = ["Coming", "Native", "PipelinedRun", "Pipelines", "Plain", "Prefetch"]
-
 
 @dataclass
 class Coming:

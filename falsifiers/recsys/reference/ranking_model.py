@@ -20,8 +20,6 @@ from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention
 from falsifiers.recsys.subject import Question
 from falsifiers.recsys.training_subject import Outcome, Recipe
 
-__all__ = ["Here", "Moment", "RankingModel"]
-
 Here = dict[str, Tensor]
 """A batch on the device, with `unique`, `slot` and `rows` of its embeddings."""
 

@@ -11,8 +11,6 @@ import triton.language as tl
 
 from falsifiers.recsys.reference.table_kernels import NUMBERS, insert_groups, start_rows, touch_groups
 
-__all__ = ["insert_recorded", "start_recorded", "touch_recorded"]
-
 
 @triton.jit(do_not_specialize=NUMBERS)
 def touch_recorded(  # type: ignore[no-untyped-def]

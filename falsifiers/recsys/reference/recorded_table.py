@@ -25,8 +25,6 @@ from falsifiers.recsys.reference.recorded_kernels import insert_recorded, start_
 from falsifiers.recsys.reference.table_launch import blocks_of, launch, launch_rows, power_from
 from falsifiers.recsys.reference.tables import TritonTables
 
-__all__ = ["Record", "RecordedTable", "RecordedTables"]
-
 _INITIALS = ("uniform", "normal", "constant")
 
 

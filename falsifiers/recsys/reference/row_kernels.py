@@ -11,8 +11,6 @@ import triton.language as tl
 
 from falsifiers.recsys.reference.table_kernels import NUMBERS
 
-__all__ = ["copy_rows", "spread_rows", "sum_pieces", "update_rows"]
-
 
 @triton.jit
 def _read(near, far, place, column, there, width, tiered: tl.constexpr):  # type: ignore[no-untyped-def]

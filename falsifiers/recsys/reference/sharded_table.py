@@ -21,8 +21,6 @@ from torch import Tensor
 from falsifiers.recsys.reference.dynamic_table import DynamicTable, spread_rows
 from falsifiers.recsys.reference.key_groups import KeyGroups, grouped, hashes
 
-__all__ = ["ShardedTable"]
-
 
 @dataclass(frozen=True)
 class _Route:

@@ -11,8 +11,6 @@ from falsifiers.recsys.oracle import hstu
 from falsifiers.recsys.reference import fused_attention, hstu_attention
 from harness import Setting
 
-__all__ = ["TESTED", "OwnSmokeTests"]
-
 TESTED = (attention_cases, hstu, fused_attention, hstu_attention)
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["SourceJob"]
-
 
 class SourceJob:
     """`examples/hstu/training/benchmark/scripts/slurm_job.sub`. See `BatchFile`."""

@@ -25,8 +25,6 @@ from falsifiers.recsys.subject import Answer, Question
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["Calls", "SourceOperators"]
-
 Calls = list[str]
 """Names of operators, in the order of their calls."""
 

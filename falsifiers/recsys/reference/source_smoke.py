@@ -11,8 +11,6 @@ from falsifiers.recsys.reference import smoke_stand_ins
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["SourceSmokeTest"]
-
 _ELSEWHERE = {'torch.device("cuda")': 'torch.device("cpu")', "        .cuda()\n": ""}
 
 

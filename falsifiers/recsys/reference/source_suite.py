@@ -11,8 +11,6 @@ from falsifiers.recsys.reference import collected_stand_ins
 from harness import Setting
 from harness.base import regular_file
 
-__all__ = ["SourceSuite"]
-
 
 class SourceSuite:
     """Files of `examples/hstu/test`, and settings of pytest that load the stand-ins."""

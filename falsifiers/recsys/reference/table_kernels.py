@@ -16,11 +16,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = [
-    "NUMBERS", "count_heads", "find_keys", "free_slots", "hash_keys", "insert_groups", "mark_groups", "split_buckets",
-    "start_rows", "touch_groups",
-]  # fmt: skip
-
 _SLOTS = tl.constexpr(128)
 NUMBERS = ["count", "buckets", "given", "batch", "seed", "programs", "scale", "first", "base"]
 """Arguments for whose value no kernel is compiled anew."""

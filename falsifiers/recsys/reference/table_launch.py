@@ -9,8 +9,6 @@ from torch import Tensor
 
 from falsifiers.recsys.reference.interpreter import interpreted
 
-__all__ = ["aligned", "blocks_of", "launch", "launch_rows", "power_from"]
-
 ROWS = (8, 4)
 """Of a program that reads or writes rows, and its warps, on a GPU."""
 _COMPILED: dict[tuple[Any, ...], Any] = {}

@@ -7,8 +7,6 @@ from falsifiers.recsys.reference.dynamic_table import DynamicTable
 from falsifiers.recsys.reference.sharded_table import ShardedTable
 from harness import Setting
 
-__all__ = ["TritonTables"]
-
 
 class TritonTables:
     """Dynamic embedding tables in Triton."""

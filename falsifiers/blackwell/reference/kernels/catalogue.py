@@ -8,25 +8,6 @@ from __future__ import annotations
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
 
-__all__ = [
-    "add",
-    "block_kernels",
-    "causal_softmax",
-    "causal_softmax_backward",
-    "column_sum",
-    "matmul",
-    "project",
-    "project_backward_weight",
-    "project_backward_x",
-    "rms_norm",
-    "rms_norm_backward",
-    "rms_norm_weight",
-    "rope",
-    "rope_backward",
-    "silu_gate",
-    "silu_gate_backward",
-]
-
 # A tile of 128 x 128 keeps the arithmetic busy; where the result is narrow, 64 x 64 gives four times the blocks.
 _SMALL_TILE, _LARGE_TILE, _WIDE = 64, 128, 2048
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from falsifiers.blackwell.reference.kernels.spec import OPTIONS, KernelSpec
 
-__all__ = ["CompilationFailed", "Form", "Image", "compile_kernel", "compiler_version", "supported_targets"]
-
 
 class CompilationFailed(RuntimeError):
     """NVRTC refused a kernel or a target; the text includes its log."""

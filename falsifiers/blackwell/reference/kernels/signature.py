@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
-__all__ = ["signature"]
-
 _SCALARS: Final[dict[str, Any]] = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["OPTIONS", "KernelSpec"]
-
 OPTIONS: Final = ("--std=c++17",)
 """Compiler options of every kernel, besides its architecture and constants."""
 
