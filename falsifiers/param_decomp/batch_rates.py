@@ -12,7 +12,7 @@ from harness.authoring.shadow_step import difference
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Make the first step with each batch, and read the learning rates off the weights that moved."""
+    """Make the first step with each batch size, and compute the learning rates from the movement of the weights."""
     given = trial.parameters
     found: dict[str, list[float]] = {"component_rates": [], "importance_rates": []}
     formula, published = [], []

@@ -1,4 +1,4 @@
-"""F-PD-CHUNKS-001: a step makes one stochastic forward for each chunk of nine sites and each sample."""
+"""F-PD-CHUNKS-001: a step runs one stochastic forward for each chunk of nine sites and each sample."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from falsifiers.param_decomp.watching import Call, Forward, Watched, drawn_steps
 from harness import Trial
 
 _ROUTED = torch.zeros(1, dtype=torch.bool)
-"""Stands for a route whose numbers do not matter."""
+"""A placeholder for a route whose values do not matter."""
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train, count the masked forwards of each step, and look which sites each of them masks.
+    """Train, count the masked forwards of each step, and record which sites each of them masks.
 
-    In full, a step of the stated size follows, with tensors that have no data: 360 GB are on no machine, and which
-    sites a forward masks depends on no number.
+    In full, a step of the stated size follows, on tensors without data: no machine has 360 GB, and which sites a
+    forward masks does not depend on values.
     """
     config = configuration_of(trial.parameters)
     if "at_size" in trial.parameters:
@@ -42,10 +42,10 @@ def falsify(trial: Trial[Trainer]) -> None:
 
 
 def chunks_of_first_step(subject: Trainer, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the first step of a subject whose tensors may have no data, and see which sites its forwards mask.
+    """Run the first step of a subject whose tensors may have no data, and return the sites that its forwards mask.
 
-    Which positions a route takes cannot be seen, so an adversarial forward cannot be told from a stochastic one of all
-    sites: the parameters ask for none.
+    Without data, the positions of a route are unknown, so an adversarial forward cannot be told from a stochastic one
+    of all sites: the parameters must ask for no adversarial forward.
     """
     forwards: list[Forward] = []
 
@@ -75,5 +75,5 @@ def chunks_of_first_step(subject: Trainer, parameters: Mapping[str, Any]) -> dic
 
 
 def _in_backward() -> bool:
-    """Whether autograd is at work: a layer that is then called is computed a second time."""
+    """Whether autograd is running: a layer that is called now is recomputed."""
     return torch._C._current_graph_task_id() != -1

@@ -1,4 +1,4 @@
-"""F-PD-COEFF-001: 1.5 times the mean of three chunks has the gradients of 0.5 times their sum."""
+"""F-PD-COEFF-001: 1.5 times the mean over three chunks has the gradients of 0.5 times their sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.authoring.shadow_step import difference, differences
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train, and compare each gradient with that of the sum over forwards by the coefficient of one chunk."""
+    """Train, and compare each gradient with that of the sum over forwards with the coefficient of one chunk."""
     config = configuration_of(trial.parameters)
     forwards, total_errors, gradient_errors = [], [], []
     for step in drawn_steps(trial):

@@ -1,4 +1,4 @@
-"""F-PD-JAX-STEP-001: a step that JAX compiles for eight devices is the step that the specification states."""
+"""F-PD-JAX-STEP-001: a step that JAX compiles for eight devices is the specified step."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _ALIKE = 1e-9
 
 
 class Placed(Protocol):
-    """What tells the devices of an array. No copy in another process could."""
+    """An array that knows its devices. A copy in another process could not."""
 
     def devices(self) -> set[Any]:
-        """The devices that hold a part of it."""
+        """The devices that hold a part of the array."""
         ...
 
 
 class PlacedTrainer(CompiledTrainer, Protocol):
-    """A trainer whose arrays are read where they are."""
+    """A trainer whose arrays are read in place."""
 
     def components(self) -> Mapping[str, Placed]: ...
 
 
 def falsify(trial: Trial[PlacedTrainer]) -> None:
-    """Train, compute each step a second time in float64, and test what was drawn and where the state is."""
+    """Train, compute each step again in float64, and test the random draws and the placement of the state."""
     config = configuration_of(trial.parameters)
     names, subject = site_names(config), trial.subject
     differences: list[Difference] = []
@@ -68,7 +68,7 @@ def falsify(trial: Trial[PlacedTrainer]) -> None:
 
 
 def _step(trial: Trial[PlacedTrainer], config: Configuration, step: int) -> tuple[Watched, list[Masks]]:
-    """Make a step; copies of what was there before and after it, and the masks of its stochastic forwards."""
+    """Make a step; return copies of the state before and after it, and the masks of its stochastic forwards."""
     subject = trial.subject
     with trial.subject_fault():
         before = Before(
@@ -92,7 +92,7 @@ def _step(trial: Trial[PlacedTrainer], config: Configuration, step: int) -> tupl
 
 
 def _wrong_chunks(config: Configuration, names: Sequence[str], step: int, masks: Sequence[Masks]) -> list[str]:
-    """Forwards that masked other sites than those of their chunk, and a wrong number of them."""
+    """The forwards that masked other sites than their chunk's, and a wrong number of forwards."""
     size = config.sites_per_chunk
     due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
     found = [f"step {step}: {len(masks)} forwards"] if len(masks) != len(due) else []
@@ -103,9 +103,9 @@ def _wrong_chunks(config: Configuration, names: Sequence[str], step: int, masks:
 
 
 def _statistics(config: Configuration, counts: Sequence[Tensor], drawn: Sequence[Tensor]) -> dict[str, Any]:
-    """Whether k of each position and the sources of each forward are uniform, and new each time.
+    """Whether k at each position and the sources of each forward are uniform, and new each time.
 
-    A source is known where the importance is not 1; there the oracle gives 0.
+    A source is known only where the importance is not 1; elsewhere the oracle gives 0.
     """
     k = torch.stack(list(counts)).long().flatten()
     expected = len(k) / config.sites_per_chunk
@@ -127,7 +127,7 @@ def _statistics(config: Configuration, counts: Sequence[Tensor], drawn: Sequence
 
 
 def _placed(subject: PlacedTrainer) -> dict[str, Any]:
-    """On how many devices a component is, and the largest share of it, or of a moment of it, that one has."""
+    """The number of devices that hold a component, and the largest share of it or of one of its moments on a device."""
     slots = subject.slots()
     tensors = [
         one

@@ -1,7 +1,7 @@
 """The configuration of a decomposition, from the parameters of a profile.
 
-The parameter `configuration` names a file of `configurations/`; every other parameter that is a field replaces its
-value. Subjects and oracle read the same configuration: it is what the claims are stated about.
+The parameter `configuration` names a file of `configurations/`; other parameters with the name of a field replace its
+value. Subjects and oracle read the same configuration, because the claims are stated about it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _FILES = Path(__file__).parent / "configurations"
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is decomposed, and how.
+    """The sizes, coefficients and schedules of a decomposition.
 
     Attributes:
         layers, hidden, intermediate, heads, kv_heads, vocabulary: the target, a Llama decoder.
         first_layer, last_layer: the decomposed layers, both included, counted from 0.
         kinds: the decomposed matrices of a layer, of q, k, v, o, gate, up, down, in the order of the sites.
-        components: C, the rank-1 components of a site. A source has one channel more, for the residual.
+        components: C, the rank-1 components of a site. A source has one more channel, for the residual.
         importance_width, importance_blocks, importance_heads, importance_hidden: the transformer that predicts causal
             importances from the residual stream before `first_layer`.
         batch, sequence: rows and tokens of a step's batch, over all ranks.
         steps: steps of the run; the schedules depend on it.
         faithfulness, minimality, frequency, stochastic, adversarial: the coefficients of the five terms.
         p_start, p_end, eps: importance minimality sums (importance + eps)^p; p falls linearly.
-        sites_per_chunk, samples: sites of a stochastic forward, and forwards of each chunk.
-        ascents: supplemental ascents of the persistent sources in each step; one more follows the backward pass.
-        source_rate, source_warmup: their learning rate, and over which share of the run it rises from 0.
+        sites_per_chunk, samples: sites of a stochastic forward, and forwards per chunk.
+        ascents: ascents of the persistent sources before each step; one more follows the backward pass.
+        source_rate, source_warmup: their learning rate, and the share of the run over which it rises from 0.
         component_rate, importance_rate: learning rates at step 0 if `batch` is `reference_batch`.
-        final_rate: the share of them that is left at the last step.
-        gradient_norm: to which the gradient of all components together is cut.
-        reference_batch: the batch that the learning rates are stated for.
-        remat: whether the layers of a masked forward are computed again in the backward pass.
+        final_rate: the share of these rates that remains at the last step.
+        gradient_norm: the norm to which the gradient of all components together is clipped.
+        reference_batch: the batch for which the learning rates are stated.
+        remat: whether the backward pass recomputes the layers of a masked forward.
         dtype, compute_dtype: of weights and optimizer state, and of the target and its activations.
         storage: "real", or "meta" for tensors without data.
     """
@@ -84,7 +84,7 @@ class Configuration:
 
 
 def configuration_of(parameters: Mapping[str, Any]) -> Configuration:
-    """The configuration that the parameters name, with their own values in place of the file's.
+    """The configuration that the parameters name, with their own values instead of the file's.
 
     Raises:
         FileNotFoundError: there is no such file.

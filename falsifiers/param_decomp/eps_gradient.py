@@ -1,4 +1,4 @@
-"""F-PD-EPS-GRAD-001: an eps of 1e-6 instead of 1e-12 cuts the largest gradient of importance minimality 4,000 times."""
+"""F-PD-EPS-GRAD-001: eps 1e-6 instead of 1e-12 reduces the largest gradient of importance minimality 4,000 times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
             leaf = torch.zeros(shape, dtype=torch.float64, device=trial.device).requires_grad_()
             plain, _ = subject.frequencies({next(iter(subject.sites)): leaf}, config.steps)
             (gradient,) = torch.autograd.grad(plain, leaf)
-        # A term is a mean over positions: times their number, it is the derivative of the power itself.
+        # A term is a mean over positions; times their number, it is the derivative of the power.
         largest[name] = float(gradient.abs().max()) * config.batch * config.sequence
     trial.measure(
         old_gradient=largest["old_eps"],

@@ -8,7 +8,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train on faithfulness alone, with sites of three sizes; no gradient may come from elsewhere."""
+    """Train on faithfulness alone, with sites of three sizes; other terms must contribute no gradient."""
     pairs = measure_steps(trial, trial.subject, drawn_steps(trial))
     numels = {one.numel() for name, one in pairs[0][0].before.target.items() if name in trial.subject.sites}
     values = [expected.terms["faithfulness"] for _, expected in pairs]

@@ -16,11 +16,11 @@ from harness import NotMeasured, Setting, Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
 Trace = list[dict[str, Any]]
-"""By step, what a rank had after it."""
+"""By step, a rank's state after it."""
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train with one rank and with two in processes of their own, and compare every step."""
+    """Train with one rank and with two, in processes of their own, and compare every step."""
     if trial.device.startswith("cuda") and torch.cuda.device_count() < 2:
         raise NotMeasured("two ranks need two GPUs")
     work = partial(_trace, type(trial.subject), trial.setting, trial.parameters["watched"])
@@ -42,7 +42,7 @@ def falsify(trial: Trial[Trainer]) -> None:
 
 
 def _trace(build: Any, setting: Setting, steps: int, device: str) -> Trace:
-    """Make steps on a device, and copy what each leaves."""
+    """Make steps on a device, and copy the state after each."""
     subject: Trainer = build(replace(setting, device=device))
     found = []
     for step in range(1, steps + 1):
@@ -71,7 +71,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _differences(seen: Trace, right: Trace) -> Iterator[Difference]:
-    """How far one rank's steps are from another's, by quantity and tensor."""
+    """The differences between two ranks' steps, by quantity and tensor."""
     for ours, theirs in zip(seen, right, strict=True):
         for name, value in theirs["terms"].items():
             yield Difference("term", name, difference("term", ours["terms"].get(name, 0.0), value).ratio)

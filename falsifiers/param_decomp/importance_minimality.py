@@ -1,4 +1,4 @@
-"""F-PD-IMPMIN-001: importance minimality has its formula's value and gradient, with eps inside and p annealed."""
+"""F-PD-IMPMIN-001: importance minimality has the value and the gradient of its formula, and p is annealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, Stat
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Ask for both terms of importances of our own, and for p over the whole run; then train on the terms alone."""
+    """Ask for both terms on given importances, and for p over the whole run; then train on the terms alone."""
     config, state = configuration_of(trial.parameters), _state_check(trial)
     with trial.subject_fault():
         powers = [float(trial.subject.p(step)) for step in range(config.steps + 1)]
@@ -31,7 +31,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
 
 
 def _state_check(trial: Trial[Decomposition]) -> StateCheck:
-    """The check of both terms of two sites."""
+    """Checks both terms of two sites."""
     config, sites = configuration_of(trial.parameters), list(trial.subject.sites)[:2]
 
     def asked(*upper: Tensor, step: int) -> tuple[Tensor, Tensor]:

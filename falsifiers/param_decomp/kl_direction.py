@@ -15,11 +15,11 @@ from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, Stat
 
 _SHAPE = (2, 3, 11)
 _SCALES = (0.5, 4.0, 30.0)
-"""Small logits make the divergence almost symmetric; large ones overflow a softmax without its maximum."""
+"""For small logits the divergence is almost symmetric; large ones overflow a softmax without a maximum."""
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Ask for the loss of logits of our own in each precision, and train on it alone."""
+    """Ask for the loss on given logits in each precision, and train on it alone."""
     state = StateCheck(trial, trial.subject.divergence, terms.divergence, _logits, VALUES_AND_STATE)
     generator = torch.Generator().manual_seed(trial.seed)
     found: dict[str, list[float]] = {"value_errors": [], "gradient_errors": [], "half_gradient_errors": []}

@@ -1,4 +1,4 @@
-"""F-PD-LEAKY-001: the gates of causal importance leak only the gradients that SPEC.md states."""
+"""F-PD-LEAKY-001: the gates of causal importance leak exactly the gradients that SPEC.md states."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LOGITS = {
     "one": (1.0,),
     "above": (1 + 1e-9, 1.5, 40.0),
 }
-"""Logits of each region: the branches meet at exactly 0 and 1."""
+"""Logits of each region; the branches meet at exactly 0 and 1."""
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Ask both gates in every region with upstream gradients of both signs, and train with logits in all of them."""
+    """Ask both gates in every region with upstream gradients of both signs, and train with logits of all regions."""
     state = StateCheck(
         trial, partial(_answers, trial.subject), _formulas, _arguments, VALUES_AND_STATE, differentiable=False
     )
@@ -59,7 +59,7 @@ def _asked(trial: Trial[Decomposition], logits: Tensor, sign: float) -> Four:
 
 
 def _answers(subject: Decomposition, logits: Tensor, above: Tensor) -> Four:
-    """The values of both gates without a graph, and the gradient of each, for a gradient from above."""
+    """The values of both gates without a graph, and the gradient of each, for an upstream gradient."""
     low, high = subject.gates(logits)
     leaf = logits.clone().requires_grad_()
     gradients = (torch.autograd.grad(gate, leaf, above)[0] for gate in subject.gates(leaf))
@@ -67,13 +67,13 @@ def _answers(subject: Decomposition, logits: Tensor, above: Tensor) -> Four:
 
 
 def _formulas(logits: Tensor, above: Tensor) -> Four:
-    """The same by the oracle."""
+    """The same values and gradients by the oracle."""
     nothing = torch.zeros_like(above)
     gradients = (terms.gate_gradient(logits, *pair) for pair in ((above, nothing), (nothing, above)))
     return terms.lower_gate(logits), terms.upper_gate(logits), *gradients
 
 
 def _arguments(draw: Draw) -> tuple[Tensor, Tensor]:
-    """Logits [rows, sequence, C], and a gradient from above."""
+    """Logits [rows, sequence, C], and an upstream gradient."""
     shape = draw.size("rows"), draw.size("sequence"), draw.size("components")
     return draw.tensor(*shape), draw.tensor(*shape)

@@ -1,4 +1,4 @@
-"""F-PD-MASK-001: an importance of 1 leaves a site as it was, one of 0 leaves it to the source."""
+"""F-PD-MASK-001: an importance of 1 leaves a site unchanged; at 0 the source determines the mask."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
 _VISIBLE = 0.5
-"""A source is read where an importance is at most this: there a mask shows it to rounding."""
+"""A source is derived from a mask if the importance is at most this; above, rounding hides it."""
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Ask each site on importances of our own, and look at every site call of executed steps."""
+    """Ask each site with given importances, and check every site call of executed steps."""
     trial.measure(violations=_state_check(trial).violations())
     sources, deltas = list[Tensor](), list[Tensor]()
-    with trial.subject_fault():  # of another seed, which must draw otherwise
+    with trial.subject_fault():  # a subject with another seed must draw other numbers
         other = type(trial.subject)(replace(trial.setting, seed=trial.seed + 1))
     for watched, expected in (*measure_steps(trial, trial.subject, drawn_steps(trial)), *_shadowed(trial, other)):
         lower = {name: lower_gate(one) for name, one in expected.logits.items()}
@@ -48,12 +48,12 @@ def falsify(trial: Trial[Decomposition]) -> None:
 
 
 def _state_check(trial: Trial[Decomposition]) -> StateCheck:
-    """The check that a site computes the claim's formula, for importances and sources of any size."""
+    """Checks that a site computes the claim's formula for importances and sources of any size."""
     subject, weights = trial.subject, trial.subject.target_weights()
 
     def output(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
         masking = subject.masking(lower, source, route)
-        subject.masking(1 - lower, source)  # which must leave the earlier one as it is
+        subject.masking(1 - lower, source)  # the second forward must not change the first one's masks
         return subject.sites[site](x, masking)
 
     def formula(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
@@ -72,7 +72,7 @@ def _state_check(trial: Trial[Decomposition]) -> StateCheck:
 
 
 def _shadowed(trial: Trial[Decomposition], subject: Decomposition) -> list[tuple[Watched, Shadow]]:
-    """The first step of another subject, and what it must be."""
+    """The first step of another subject, and the expected step."""
     watched = watched_step(trial, subject, 0)
     drawn = [one.masks for one in watched.stochastic(len(subject.sites))]
     return [(watched, shadow(configuration_of(trial.parameters), watched.before, drawn))]

@@ -1,4 +1,4 @@
-"""The peak of live tensor storage while something runs, on any device."""
+"""The peak of live tensor storage during a block, on any device."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from torch.utils._pytree import tree_iter
 
 
 class TooMuch(Exception):
-    """More is live than the cap allows."""
+    """More bytes are live than the cap allows."""
 
 
 class LiveStorage(TorchDispatchMode):
-    """Counts the bytes of every storage that an operation returns, until the storage dies.
+    """Counts the bytes of every storage that an operation returns, until it is freed.
 
-    What lived before is not counted.
+    Earlier storages are not counted.
 
     Attributes:
         peak: the largest sum so far.
-        live: the sum now.
+        live: the present sum.
     """
 
     def __init__(self, cap: int | None = None) -> None:
-        """Args: cap: bytes; an operation that passes it raises TooMuch."""
+        """Args: cap: bytes; an operation that exceeds it raises TooMuch."""
         super().__init__()
         self.cap = cap
         self.peak = self.live = 0
         self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
-        for one in tree_iter((arguments, keywords)):  # an operation in place, or a view, returns one of these
+        for one in tree_iter((arguments, keywords)):  # an in-place operation, or a view, returns one of these
             if isinstance(one, Tensor):
                 self._known.add(one.untyped_storage())
         result = function(*arguments, **(keywords or {}))

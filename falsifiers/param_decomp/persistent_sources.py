@@ -1,4 +1,4 @@
-"""F-PD-PPGD-001: adversarial sources ascend the loss, persist from step to step, and stay in [0, 1]."""
+"""F-PD-PPGD-001: adversarial sources ascend the loss, persist across steps, and stay in [0, 1]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Make the first step, and another one several times on one batch; evaluate the loss ourselves."""
+    """Run the first step, and another one several times on one batch; the falsifier evaluates the loss."""
     repeated = [0, *[drawn_steps(trial)[-1]] * trial.parameters["watched"]]
     pairs = measure_steps(trial, trial.subject, repeated)
     watched = [one for one, _ in pairs]
@@ -41,12 +41,12 @@ def falsify(trial: Trial[Trainer]) -> None:
 
 
 def _count(slots: Mapping[str, Mapping[str, Tensor]], site: str) -> int:
-    """How often Adam has updated a site's source."""
+    """The number of Adam's updates of a site's source."""
     return int(slots[f"{site}.source"]["step"]) if f"{site}.source" in slots else 0
 
 
 def _rise(trial: Trial[Trainer], watched: Watched) -> float:
-    """By how much the sources after the step raise the adversarial loss, with the weights from before it."""
+    """How much the sources after the step increase the adversarial loss, with the weights from before it."""
     config = configuration_of(trial.parameters)
     before = watched.before
     with torch.no_grad():

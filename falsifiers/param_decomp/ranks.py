@@ -1,4 +1,4 @@
-"""Work done by the ranks of a process group, each in a process of its own."""
+"""Runs work in the ranks of a process group, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PATIENCE = timedelta(seconds=60)
 
 
 def run_of_ranks(ranks: int, work: Callable[[str], R], device: str, folder: Path) -> list[R]:
-    """What `work(device)` returns in each rank; with one rank there is no group.
+    """The result of `work(device)` in each rank; with one rank there is no group.
 
     On the CPU the group's backend is gloo. On GPUs it is NCCL, and each rank has a GPU of its own.
 
     Args:
         work: gets the rank's device. On GPUs it is pickled, because a process that has used CUDA cannot be forked.
         device: "cpu" or "cuda:0".
-        folder: gets the ranks' store and what they return.
+        folder: for the ranks' store and their results.
 
     Raises:
         RuntimeError: a rank did not return; its traceback is in the log.

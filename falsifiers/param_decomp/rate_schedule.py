@@ -1,4 +1,4 @@
-"""F-PD-LR-SCHED-001: learning rates fall as a cosine to a tenth, which the last step has."""
+"""F-PD-LR-SCHED-001: learning rates fall along a cosine to a tenth at the last step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.authoring.shadow_step import difference
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Train a whole run, and compare the rate of every step with the formula, as stated and as executed."""
+    """Train a whole run, and compare the stated and the executed rate of every step with the formula."""
     config = configuration_of(trial.parameters)
     starts = {"component": config.component_rate, "importance": config.importance_rate}
     stated, executed = [], []

@@ -1,4 +1,4 @@
-"""F-PD-REMAT-001: computing layers again in the backward pass lowers the peak and changes no gradient."""
+"""F-PD-REMAT-001: recomputing layers in the backward pass lowers the peak and changes no gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.authoring.shadow_step import differences
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Make the same steps with and without rematerialization, compare them, and weigh one more step of each."""
+    """Make the same steps with and without rematerialization, compare them, and measure the peak of one more step."""
     plain, again = (_further(trial, remat=remat) for remat in (False, True))
     steps = drawn_steps(trial)
     gradients, terms, redrawn, recomputed = [], [], [], []
@@ -43,7 +43,7 @@ def _further(trial: Trial[Trainer], *, remat: bool) -> Trainer:
 
 
 def _redrawn(watched: Watched) -> list[float]:
-    """Of each call of the backward pass, the smallest difference of its mask from one that its site had before."""
+    """For each call of the backward pass, the smallest difference of its mask from an earlier mask of its site."""
     found = []
     for call in watched.again:
         masks = [one.masking.mask for forward in watched.forwards for one in forward.calls if one.site == call.site]
@@ -52,7 +52,7 @@ def _redrawn(watched: Watched) -> list[float]:
 
 
 def _peak(trial: Trial[Trainer], subject: Trainer, step: int) -> int:
-    """The peak of live bytes in a step: those of the allocator on a GPU, those of all storages elsewhere."""
+    """The peak of live bytes in a step: by the allocator on a GPU, by all storages elsewhere."""
     with trial.subject_fault():
         if trial.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()

@@ -1,4 +1,4 @@
-"""F-PD-ROUTING-001: at each position k of a chunk's sites are routed, k uniform in 1 to n, the subset uniform."""
+"""F-PD-ROUTING-001: at each position, k sites of a chunk are routed: k is uniform in 1 to n, the subset is uniform."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train, and test the routes with which the sites of the chunk were called."""
+    """Train, and test the routes of the chunk's site calls."""
     drawn = []
     for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
@@ -63,7 +63,7 @@ def _subset_p(flat: Tensor, k: Tensor, sites: int) -> float:
 
 
 def _neighbours_z(flat: Tensor, k: Tensor, sites: int) -> float:
-    """How many deviations the number of neighbouring sites that are routed together is from that of uniform subsets."""
+    """The number of neighbouring sites routed together, in standard deviations from that of uniform subsets."""
     pairs = (flat * flat.roll(1, dims=1)).sum(dim=1) - k * (k - 1) / (sites - 1)
     deviation = float(pairs.std()) / math.sqrt(len(pairs))
     mean = float(pairs.mean())

@@ -1,4 +1,4 @@
-"""F-PD-SHARD-FLOOR-001: the sharded state of 64 devices is a floor of 130 GiB each. It is not."""
+"""F-PD-SHARD-FLOOR-001: the sharded state of 64 devices needs at least 130 GiB on each. (It does not.)"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Add up components and Adam's slots, and divide them by the devices that share them."""
+    """Add components and Adam's slots, and divide them by the devices that share them."""
     state = measured_state(trial)
     gib = 2**30
     floor = (state["components"] + state["component_adam"]) / gib

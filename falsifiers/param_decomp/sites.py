@@ -9,7 +9,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Build the trainer without data, and read its sites and their shapes off its modules and tensors."""
+    """Build the trainer without data, and read its sites and their shapes from its modules and tensors."""
     config = configuration_of(trial.parameters)
     with trial.subject_fault():
         names = list(trial.subject.sites)

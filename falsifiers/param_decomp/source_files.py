@@ -1,4 +1,4 @@
-"""F-PD-SOURCE-FILES-001: the source's own configuration files have what the pull request says of them."""
+"""F-PD-SOURCE-FILES-001: the source's configuration files have the values that the pull request states."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from falsifiers.param_decomp.oracle.model import site_names
 from harness import Trial
 
 _MODEL = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocabulary", "dtype", "compute_dtype", "storage")
-"""Fields of our configuration that follow from the model or are ours: the files do not have them."""
+"""Fields of our configuration that follow from the model or are our own; the files do not have them."""
 
 
 class ConfigurationFiles(Protocol):
-    """The files of a checkout of the source; built as `Subject(setting)`."""
+    """The configuration files of a checkout of the source; built as `Subject(setting)`."""
 
     def text(self, number: int) -> str:
-        """0 is the older run's file, 1 that of the pull request's first commit, 2 the merged one."""
+        """The text of the older run's file (0), of the pull request's first commit (1), or of the merged file (2)."""
         ...
 
 
 def falsify(trial: Trial[ConfigurationFiles]) -> None:
-    """Read sites, terms and schedules of the files, and compare the files with each other and with our own."""
+    """Read sites, terms and schedules from the files, and compare the files with each other and with our own."""
     import yaml
 
     with trial.subject_fault():
@@ -63,7 +63,7 @@ def _term(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _rates(document: Mapping[str, Any]) -> list[float]:
-    """Of components and importance model."""
+    """The learning rates of components and importance model."""
     parts = (document["pd"][f"{name}_optimizer"] for name in ("components", "ci_fn"))
     return [float(one["lr_schedule"]["start_val"]) for one in parts]
 
@@ -91,11 +91,11 @@ _VALUES = {
     "last_powers": lambda one: _term(one, "ImportanceMinimalityLoss")["p_anneal_final_p"],
     "eps": lambda one: _term(one, "ImportanceMinimalityLoss")["eps"],
 }
-"""By measurement, the value of one of the two new files."""
+"""The compared values of the two new files, by measurement."""
 
 
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says of the fields of our configuration."""
+    """The file's values of the fields of our configuration."""
     given, importances = document["pd"], document["pd"]["ci_config"]["simple_transformer_ci_cfg"]
     sites = [str(one["module_pattern"]).split(".") for one in given["decomposition_targets"]]
     small, persistent = _term(document, "ImportanceMinimalityLoss"), _term(document, "PersistentPGDReconLoss")
@@ -136,13 +136,13 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any], known: Sequence[str]) -> list[str]:
-    """Keys whose values differ, but for those that begin as one of `known` does."""
+    """The keys whose values differ, without keys that begin with one of `known`."""
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     return [key for key in keys if not key.startswith(tuple(known))]
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Each scalar with its path. A term of the loss is named by its type."""
+    """Each scalar by its path. A term of the loss is named by its type."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             yield from _flat(one, f"{key}.{name}" if key else str(name))

@@ -1,7 +1,7 @@
-"""F-PD-SOURCE-PROBE-001: the source's batch file starts its probe for the sizes that the pull request says.
+"""F-PD-SOURCE-PROBE-001: the source's batch file starts its probe for the sizes that the pull request states.
 
-The batch file runs, from its first to its last line. Only srun is replaced: it notes its words and its environment. The
-probe's own parser of arguments, built from the calls in its text, reads the words that follow its name.
+The whole batch file runs. Only srun is replaced, by a program that records its arguments and its environment. The
+probe's own argument parser, built from the calls in its text, reads the arguments after its name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProbeFiles(Protocol):
 
 
 def falsify(trial: Trial[ProbeFiles]) -> None:
-    """Run the batch file, and let the probe's parser read what each srun would have started."""
+    """Run the batch file, and parse the arguments of each srun with the probe's parser."""
     with trial.subject_fault():
         program, batch_file = trial.subject.program(), trial.subject.batch_file()
         parser = _parser(program)
@@ -95,7 +95,7 @@ def _number(text: str, option: str) -> int:
 
 
 def _started(workspace: Path, text: str) -> Iterator[tuple[str, list[str]]]:
-    """Run the file where it expects to be; the fraction of memory, and the words, of each srun."""
+    """Run the file in its expected folder; return the memory fraction and the arguments of each srun."""
     bash = shutil.which("bash")
     if bash is None:
         raise NotMeasured("bash is not installed, and a batch file is a script for it")

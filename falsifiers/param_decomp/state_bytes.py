@@ -11,7 +11,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Make a step with tensors that have no data, and add up what lives on after it."""
+    """Run a step on tensors without data, and add the bytes that remain after it."""
     state = measured_state(trial)
     giga = {f"{name}_gb": size / 1e9 for name, size in state.items()}
     trial.measure(
@@ -21,7 +21,7 @@ def falsify(trial: Trial[Trainer]) -> None:
 
 
 def measured_state(trial: Trial[Trainer]) -> dict[str, int]:
-    """The bytes between two steps: of components, their Adam slots, the importance model with its own, and sources."""
+    """The bytes between two steps: components, their Adam slots, the importance model with its slots, and sources."""
     with trial.subject_fault():
         trial.subject.step(0)
         slots = trial.subject.slots()
@@ -36,7 +36,7 @@ def measured_state(trial: Trial[Trainer]) -> dict[str, int]:
 
 
 def _moments(slots: Mapping[str, Mapping[str, Tensor]], names: Iterable[str]) -> list[Tensor]:
-    """Adam's slots of these tensors, without its counts."""
+    """Adam's slots of these tensors, without step counts."""
     return [one for name in names for key, one in slots.get(name, {}).items() if key != "step"]
 
 

@@ -1,4 +1,4 @@
-"""F-PD-DOC-DRIFT-001: the text of the pull request describes the configuration that was merged. It does not."""
+"""F-PD-DOC-DRIFT-001: the pull request's text describes the merged configuration. (It does not.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Read each value off what the trainer does, and divide it by the one that the text states."""
+    """Measure each value from the trainer's behaviour, and divide it by the stated one."""
     with trial.subject_fault():
         rows, sequence = trial.subject.batch(0).shape
         powers = [float(trial.subject.p(step)) for step in (0, 1)]
@@ -20,7 +20,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
     seen = {
         "batch": rows,
         "sequence": sequence,
-        # p falls linearly, so that one step's fall tells the number of steps.
+        # p falls linearly, so its change in one step gives the number of steps.
         "steps": (given["stated_first_p"] - given["stated_last_p"]) / (powers[0] - powers[1]),
         "eps": float(plain) ** (1 / powers[0]),
         "first_p": powers[0],

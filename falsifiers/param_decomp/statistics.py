@@ -1,4 +1,4 @@
-"""Tests of what a subject draws. A p-value is small where draws as claimed would hardly come out so."""
+"""Statistical tests of a subject's draws. A small p-value means that correct draws would rarely look so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def chi_square_p(statistic: float, freedom: int) -> float:
 
 
 def uniform_p(values: Tensor) -> float:
-    """For numbers that are claimed to be uniform in [0, 1]: the p-value of their counts in twenty bins."""
+    """The p-value of numbers under a uniform distribution in [0, 1], by their counts in twenty bins."""
     places = (values * _BINS).floor().clamp(0, _BINS - 1).long()
     counts = torch.bincount(places, minlength=_BINS).double()
     expected = values.numel() / _BINS
@@ -23,6 +23,6 @@ def uniform_p(values: Tensor) -> float:
 
 
 def share_repeated(values: Tensor) -> float:
-    """The share of numbers that occur more than once, to nine digits; those at the ends of [0, 1] count too."""
+    """The share of numbers that occur more than once, to nine digits, including 0 and 1."""
     rounded = (values * 1e9).round()
     return 1.0 - rounded.unique().numel() / max(1, rounded.numel())

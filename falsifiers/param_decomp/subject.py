@@ -1,7 +1,7 @@
 """What the falsifiers of this family need from a subject.
 
-A subject is a trainer whose steps are made one by one. The falsifiers watch the modules that a step calls, so a site
-and the target are modules, and a forward is a call of the target. Weights, gradients and slots are live tensors.
+A subject is a trainer that makes single steps. Falsifiers hook the modules that a step calls: sites and target are
+modules, and a forward is a call of the target. Weights, gradients and slots are live tensors.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch.nn import Module
 
 @dataclass(frozen=True)
 class Masking:
-    """What a masked site is called with, after its input.
+    """The second argument of a masked site.
 
     Attributes:
         mask: [rows, sequence, C], multiplies the components.
-        delta: [rows, sequence], multiplies what the components leave of the weight.
+        delta: [rows, sequence], multiplies the residual W - VU.
         route: bool [rows, sequence]; where it is False, the site computes `x @ W`. None routes everywhere.
     """
 
@@ -32,11 +32,11 @@ class Masking:
 class Trainer(Protocol):
     """A decomposition of a target's matrices and a way to train it; built as `Subject(setting)`.
 
-    Building a subject is cheap. In a process group, each rank has its share of the batch's rows, in the order of ranks.
+    Building a subject is cheap. In a process group, the batch's rows are split over ranks, in their order.
     """
 
     target: Module
-    """The frozen model with its sites. Each forward of a step is one call of it: the clean one and each masked one."""
+    """The frozen model with its sites. Each forward of a step, clean or masked, is one call of it."""
     sites: Mapping[str, Module]
     """The sites by name, such as `layers.18.mlp.gate_proj`, in their fixed order; live modules of the target.
 
@@ -44,14 +44,14 @@ class Trainer(Protocol):
     """
 
     def step(self, step: int) -> Mapping[str, float]:
-        """Make the training step of that number, counted from 0; the value of each term and their `total`.
+        """Make the training step of that number, counted from 0; return the value of each term and their `total`.
 
         The terms are faithfulness, minimality, frequency, stochastic and adversarial, each before its coefficient.
         """
         ...
 
     batch: Callable[[int], Tensor]
-    """Gives the token ids [rows, sequence] of a step, of this rank. A falsifier puts its own in place of it."""
+    """Returns this rank's token ids [rows, sequence] of a step. A falsifier may replace it."""
 
     def target_weights(self) -> Mapping[str, Tensor]:
         """The frozen weights by name; each matrix is [d_in, d_out], the embedding [vocabulary, hidden]."""
@@ -66,19 +66,19 @@ class Trainer(Protocol):
         ...
 
     def sources(self) -> Mapping[str, Tensor]:
-        """By site, the persistent adversarial source [1, sequence, C + 1]."""
+        """The persistent adversarial source [1, sequence, C + 1] of each site."""
         ...
 
     def slots(self) -> Mapping[str, Mapping[str, Tensor]]:
         """By name of a component, an importance weight or `SITE.source`, Adam's `exp_avg`, `exp_avg_sq` and `step`.
 
-        Empty for what was never stepped.
+        Empty for tensors that were never updated.
         """
         ...
 
 
 class Measures(Protocol):
-    """The parts of a step that a falsifier asks directly, on inputs of its own."""
+    """The parts of a step that a falsifier calls directly, on its own inputs."""
 
     def divergence(self, masked: Tensor, clean: Tensor) -> Tensor:
         """The reconstruction loss of logits [rows, sequence, vocabulary]: a scalar."""
@@ -110,19 +110,19 @@ class Measures(Protocol):
 
 
 class Decomposition(Trainer, Measures, Protocol):
-    """All of it."""
+    """A trainer with all of these methods."""
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """What a step computed on its way; modules that hooks could watch are gone once it is compiled.
+    """Intermediate results of a step: once it is compiled, it has no modules to hook.
 
-    A falsifier need not trust it: other masks have other gradients, and other gradients move the weights elsewhere.
+    A falsifier need not trust them: other masks give other gradients, and other gradients move the weights differently.
 
     Attributes:
         terms: the value of each term, and their `total`.
         gradients: by name of a component or importance weight, what the optimizer applied.
-        masks: of each stochastic forward in order, by masked site: mask, delta and route, as in `Masking`.
+        masks: for each stochastic forward in order, by masked site: mask, delta and route, as in `Masking`.
     """
 
     terms: Mapping[str, float]
@@ -142,7 +142,7 @@ class CompiledTrainer(Protocol):
         ...
 
     def batch(self, step: int) -> Any:
-        """The token ids [rows, sequence] of a step; asking changes nothing."""
+        """The token ids [rows, sequence] of a step; the call changes nothing."""
         ...
 
     def target_weights(self) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""What a subject executes in a step: every forward of its target, and every call of a site in it.
+"""Records a step as executed: every forward of the target, and every site call in it.
 
-The subject reports none of this. Hooks see the arguments of the modules. The weights, gradients and slots are live
-tensors, and they are copied before and after the step.
+Hooks on the modules read their arguments; nothing relies on the subject's reports. Weights, gradients and slots are
+live tensors, copied before and after the step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Forward:
     """One forward of the target.
 
     Attributes:
-        calls: those of masked sites, in order.
+        calls: the calls of masked sites, in order.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -60,10 +60,10 @@ class Watched:
 
     Attributes:
         before: copies from before it.
-        forwards: those of the step, in order; the clean one has no calls.
-        again: calls that the backward pass made anew.
+        forwards: the forwards of the step, in order; the clean one has no calls.
+        again: calls that the backward pass repeated.
         told: the terms that the subject reported.
-        gradients: what the optimizers applied, by name; zero where there was none.
+        gradients: what the optimizers applied, by name; zero if there was none.
         after: components, importance weights and sources (`SITE.source`) after it.
         slots: Adam's slots after it.
     """
@@ -77,7 +77,7 @@ class Watched:
     slots: Mapping[str, Mapping[str, Tensor]]
 
     def adversarial(self, sites: int) -> list[Forward]:
-        """Forwards with all sites masked, and routed everywhere."""
+        """The forwards with all sites masked and routed everywhere."""
         return [one for one in self.forwards if one.calls and _is_everywhere(one, sites)]
 
     def stochastic(self, sites: int) -> list[Forward]:
@@ -91,10 +91,10 @@ def _is_everywhere(forward: Forward, sites: int) -> bool:
 
 
 def watched_step(trial: Trial[Any], subject: Trainer, step: int, rows: int | None = None) -> Watched:
-    """Make a step of the subject on a batch of our own, and keep what it did.
+    """Run a step of the subject on a batch of the falsifier, and record it.
 
     Args:
-        rows: of the batch; without it, as many as are configured.
+        rows: of the batch; by default, as many as are configured.
     """
     config = configuration_of(trial.parameters)
 
@@ -122,10 +122,10 @@ def watched_step(trial: Trial[Any], subject: Trainer, step: int, rows: int | Non
 
 
 def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
-    """How far the executed step is from the one that it must be, by quantity and tensor.
+    """The differences between the executed and the expected step, by quantity and tensor.
 
-    `term`, `gradient` and `slot` are shares of the expected one, `update` of the expected movement, and `source` of 1:
-    a source is a number in [0, 1].
+    `term`, `gradient` and `slot` are relative to the expected value, `update` to the expected movement, and `source` to
+    1: a source is a number in [0, 1].
     """
     found = [
         Difference("term", name, difference("term", watched.told.get(name, 0.0), value).ratio)
@@ -148,7 +148,7 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
 
 
 def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> list[tuple[Watched, Shadow]]:
-    """Make these steps, compute each a second time, and record the largest difference of each quantity."""
+    """Run these steps, compute each again, and record the largest difference of each quantity."""
     config = configuration_of(trial.parameters)
     found: list[Difference] = []
     pairs = []
@@ -170,10 +170,10 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
 
 
 def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
-    """The stochastic forwards that masked other sites than those of their chunk, and how many are missing."""
+    """The stochastic forwards that masked other sites than their chunk's, and the number of missing forwards."""
     names, size = site_names(config), config.sites_per_chunk
     due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
-    # A target calls its sites in its own order; that each is called once is what counts.
+    # A target calls its sites in its own order; each must be called once.
     live = [[one.site for one in forward.calls] for forward in watched.stochastic(len(names))]
     pairs = enumerate(zip_longest(live, due, fillvalue=[]))
     return [
@@ -184,9 +184,9 @@ def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
 
 
 def drawn_steps(trial: Trial[Any]) -> list[int]:
-    """The first step, that in which the sources' warm-up ends, and drawn ones of the run: as many as are `watched`.
+    """The first step, the last of the sources' warm-up, and random ones: `watched` steps in ascending order.
 
-    They ascend. Each claim draws its own.
+    Each claim draws its own.
     """
     config = configuration_of(trial.parameters)
     claim = zlib.crc32(repr(sorted(trial.parameters.items())).encode())
@@ -197,12 +197,12 @@ def drawn_steps(trial: Trial[Any]) -> list[int]:
 
 
 def resolve(trial: Trial[Any], subject: Trainer) -> None:
-    """Record where the components are."""
+    """Record the device and dtype of the components."""
     trial.resolve(device=next(iter(subject.components().values())).device.type)
 
 
 def executed_rates(watched: Watched) -> dict[str, float]:
-    """By name, the learning rate with which a weight moved: its movement over what Adam's slots ask for."""
+    """The executed learning rate of each weight: its movement relative to Adam's update from its slots."""
     rates = {}
     for name, before in {**watched.before.components, **watched.before.importance}.items():
         slots = watched.slots[name]
@@ -216,7 +216,7 @@ def executed_rates(watched: Watched) -> dict[str, float]:
 
 @contextmanager
 def _hooked(subject: Trainer, forwards: list[Forward], again: list[Call]) -> Iterator[None]:
-    """Keep every forward and every call of a site while this lasts."""
+    """Record every forward and every site call until the block ends."""
 
     def starts(module: Module, arguments: Any) -> None:
         if not _in_backward():
@@ -249,7 +249,7 @@ def _hooked(subject: Trainer, forwards: list[Forward], again: list[Call]) -> Ite
 
 
 def _in_backward() -> bool:
-    """Whether autograd is at work: a layer that is then called is computed a second time."""
+    """Whether autograd is running: a layer that is called now is recomputed."""
     return torch._C._current_graph_task_id() != -1
 
 

@@ -1,1 +1,1 @@
-"""Falsifiers of claims about the memory of a decomposition's step: what is predicted, and what is measured."""
+"""Falsifiers of claims about the memory of a decomposition's step: predicted and measured."""

@@ -1,4 +1,4 @@
-"""F-PD-MEMPROBE-ALLOC-001: a prediction of the 27-site step allocates none of its tensors."""
+"""F-PD-MEMPROBE-ALLOC-001: predicting the 27-site step allocates none of its tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GIB = 2**30
 
 
 def falsify(trial: Trial[StepProbe]) -> None:
-    """Predict a step whose state no device holds, and watch this process's memory and the GPU from outside."""
+    """Predict a step whose state no device can hold, and watch the memory of this process and of the GPU."""
     before = _largest()
     with DeviceWatch() as watch, trial.subject_fault():
         predicted = trial.subject.peak({})
@@ -28,18 +28,18 @@ def falsify(trial: Trial[StepProbe]) -> None:
     if trial.device.startswith("cuda"):
         with DeviceWatch() as control:
             device = _work_on(trial.device)
-        if control.was_used:  # a watch that sees no work says nothing
+        if control.was_used:  # a watch that sees no work proves nothing
             trial.measure(gpu_was_used=watch.was_used)
     trial.resolve(device=device)
 
 
 def _work_on(device: str) -> str:
-    """Use the device for longer than two samples of a watch take, and return its type."""
+    """Use the device for longer than two samples of a watch, and return its type."""
     held = torch.ones(2**24, device=device)
     time.sleep(1.0)
     return held.device.type
 
 
 def _largest() -> int:
-    """The most memory that this process has had so far, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""F-PD-JAX-PLAN-001: a plan of the 27-site step on eight devices allocates nothing, and divides the state."""
+"""F-PD-JAX-PLAN-001: planning the 27-site step on eight devices allocates nothing, and the plan divides the state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2}
 def falsify(trial: Trial[StepPlan]) -> None:
     """Plan the step, and compare what does not depend on the compiler with the arithmetic of the shapes.
 
-    XLA multiplies bfloat16 in float32 on a CPU. So the plan is made for numbers of twice the width.
+    On a CPU, XLA multiplies bfloat16 in float32. So the plan is for numbers of twice the width.
     """
     config = configuration_of(trial.parameters)
     before = _largest()
@@ -39,10 +39,10 @@ def falsify(trial: Trial[StepPlan]) -> None:
 
 
 def _expected(config: Configuration, devices: int) -> tuple[float, float]:
-    """Bytes on one device: of the state that a step returns, and of what it only reads.
+    """Bytes on one device: the state that a step returns, and its other inputs.
 
-    Components, matrices of the importance model and their moments are divided; sources and the frozen weights from the
-    first decomposed layer on are on every device.
+    Components, matrices of the importance model and their moments are divided. Sources, and the frozen weights from the
+    first decomposed layer on, are on every device.
     """
     hidden, inner, width = config.hidden, config.intermediate, config.importance_width
     sites = len(site_names(config))
@@ -70,5 +70,5 @@ def _live_bytes() -> int:
 
 
 def _largest() -> int:
-    """The most memory that this process has had so far, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""F-PD-JAX-B200-001 and F-PD-JAX-B200-STATED-001: what the 27-site step needs, compiled for 64 B200."""
+"""F-PD-JAX-B200-001 and F-PD-JAX-B200-STATED-001: the memory of the 27-site step, compiled for 64 B200."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _GIB = 2**30
 
 
 def falsify(trial: Trial[StepPlan]) -> None:
-    """Plan each step, and compare its peak with the stated one and with the cap.
+    """Plan each step, and compare its peak with the stated peak and with the cap.
 
-    Places of the parameters' lists name the workloads: those of `workloads` are planned, and the peaks of those of
-    `compared` are stated. Of each, `stated_fits` says whether it is said to fit.
+    The parameters `workloads` and `compared` are indices of workloads: the first are planned, and the second have a
+    stated peak. `stated_fits` has the stated verdict of each.
     """
     given = trial.parameters
     places = given["workloads"]
@@ -34,4 +34,4 @@ def falsify(trial: Trial[StepPlan]) -> None:
             if (peak <= given["cap_gib"]) != given["stated_fits"][place]
         ],
     )
-    trial.resolve(device="cpu")  # the compiler runs here; no B200 does
+    trial.resolve(device="cpu")  # the compiler runs on this machine; there is no B200

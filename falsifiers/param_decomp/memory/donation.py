@@ -1,4 +1,4 @@
-"""F-PD-DONATION-001: an update that donates nothing needs room for a second state."""
+"""F-PD-DONATION-001: an update without donated buffers needs memory for a second state."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Updating(Protocol):
         ...
 
     def update_donating(self) -> None:
-        """Make an optimizer step in the memory of the old state."""
+        """Make an optimizer step in place."""
         ...
 
     def update_keeping(self) -> None:
-        """Make the same step into new memory; the old state lives until all of it is there."""
+        """Make the same step into new memory; the old state stays until the new one is complete."""
         ...
 
 
 def falsify(trial: Trial[Updating]) -> None:
-    """Make the same real update both ways, and compare peaks, storages and results."""
+    """Make the same update in both ways, and compare peaks, storages and results."""
     peaks, kept, states = {}, {}, {}
     for way in ("donating", "keeping"):
         with trial.subject_fault():
@@ -60,7 +60,7 @@ def falsify(trial: Trial[Updating]) -> None:
 
 
 def _peak(trial: Trial[Updating], update: object) -> int:
-    """The largest number of bytes that an update allocates beyond what was there."""
+    """The largest number of bytes that an update allocates in addition."""
     assert callable(update)
     if trial.device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()

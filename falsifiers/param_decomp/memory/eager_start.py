@@ -10,21 +10,21 @@ from harness import Setting, Trial
 
 
 class Start(Protocol):
-    """How components come to many devices; built as `Subject(setting)`."""
+    """How components reach many devices; built as `Subject(setting)`."""
 
     def __init__(self, setting: Setting) -> None: ...
 
     def replicated(self) -> Plan:
-        """The compiler's plan of copying all of them to each device."""
+        """The compiler's plan for a full copy on each device."""
         ...
 
     def divided(self) -> Plan:
-        """Its plan of leaving each device its part."""
+        """The compiler's plan for a part on each device."""
         ...
 
 
 def falsify(trial: Trial[Start]) -> None:
-    """Compare what one device gets either way with the arithmetic of the shapes, in float32."""
+    """Compare the bytes that one device gets in either way with the arithmetic of the shapes, in float32."""
     config, devices = configuration_of(trial.parameters), trial.parameters["devices"]
     with trial.subject_fault():
         replicated, divided = trial.subject.replicated(), trial.subject.divided()
@@ -38,4 +38,4 @@ def falsify(trial: Trial[Start]) -> None:
         shared_bytes=[replicated.shared, divided.shared],
         peak_gib=replicated.peak / 2**30,
     )
-    trial.resolve(device="cpu", dtype=replicated.dtype)  # the compiler runs here; no B200 does
+    trial.resolve(device="cpu", dtype=replicated.dtype)  # the compiler runs on this machine; there is no B200

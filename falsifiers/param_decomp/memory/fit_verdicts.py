@@ -1,4 +1,4 @@
-"""F-PD-MEMPROBE-FIT-001: a step that is said to fit runs under that cap, and one that is said not to fit does not."""
+"""F-PD-MEMPROBE-FIT-001: a step runs under a cap if and only if the prediction says that it fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[StepProbe]) -> None:
-    """For caps on both sides of what a step needs, ask for the verdict, and make real steps under the cap."""
+    """Ask for verdicts at caps on both sides of the needed memory, and run steps under these caps."""
     cases, wrong, decided = [], [], 0
     for workload in workloads(trial.parameters):
         with trial.subject_fault():

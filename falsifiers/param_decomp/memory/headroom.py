@@ -1,4 +1,4 @@
-"""F-PD-HEADROOM-001: a step that leaves 1 GiB of 180 has no headroom that its prediction could vouch for."""
+"""F-PD-HEADROOM-001: if a step leaves 1 GiB of 180, the prediction cannot vouch that it fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[StepProbe]) -> None:
-    """Ask for verdicts with the source's margin, and with ample room on both sides; compare with a real step."""
+    """Ask for verdicts with the source's margin, and with a large margin on both sides; compare with a real step."""
     given = trial.parameters
     (workload,) = workloads(given)
     with trial.subject_fault():

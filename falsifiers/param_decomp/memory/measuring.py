@@ -1,7 +1,7 @@
-"""Real steps: how much memory they take, and whether they run under a cap.
+"""Measures how much memory real steps take, and whether they run under a cap.
 
-On a GPU the allocator tells. On a CPU every storage that an operation makes is counted until it dies, and the step ends
-where the cap is passed.
+On a GPU, torch's allocator has the figures. On a CPU, every storage that an operation returns is counted until it is
+freed, and the step ends when the cap is exceeded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from falsifiers.param_decomp.peak import LiveStorage, TooMuch
 from harness import Trial
 
 WORKSPACES = 64 * 2**20
-"""What torch allocates for cuBLAS on compute capability 9.0, for two handles. A CPU has none of it."""
+"""What torch allocates for cuBLAS on compute capability 9.0, for two handles; 0 on a CPU."""
 
 
 def measured_peak(trial: Trial[StepProbe], workload: Mapping[str, Any]) -> int:
-    """The largest number of bytes allocated over the build and two steps; on a CPU as if it had cuBLAS's workspaces."""
+    """The peak of allocated bytes over the build and two steps; on a CPU with cuBLAS's workspaces added."""
     if trial.device.startswith("cuda"):
         _forget()
         before = torch.cuda.memory_allocated()
@@ -34,7 +34,7 @@ def measured_peak(trial: Trial[StepProbe], workload: Mapping[str, Any]) -> int:
 
 
 def runs_under(trial: Trial[StepProbe], workload: Mapping[str, Any], capacity: int) -> bool:
-    """Whether the build and two steps end under a cap on what is reserved; on a CPU, on what is live."""
+    """Whether the build and two steps run under a cap on reserved bytes; on a CPU, on live bytes."""
     if trial.device.startswith("cuda"):
         _forget()
         torch.cuda.set_per_process_memory_fraction(capacity / torch.cuda.get_device_properties(0).total_memory)
@@ -63,7 +63,7 @@ def _work(trial: Trial[StepProbe], workload: Mapping[str, Any]) -> None:
 
 
 def _forget() -> None:
-    """Give back what earlier steps left."""
+    """Free what earlier steps left."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

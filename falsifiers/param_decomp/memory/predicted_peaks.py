@@ -9,7 +9,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[StepProbe]) -> None:
-    """Predict each workload first, and then make two real steps of it."""
+    """Predict each workload, then run two real steps of it."""
     predicted, measured = [], []
     for workload in workloads(trial.parameters):
         with trial.subject_fault():

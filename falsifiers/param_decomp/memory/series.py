@@ -1,4 +1,4 @@
-"""F-PD-MEM-SEQ-001 and F-PD-MEM-BATCH-001: the peak rises with what a step is given, and a cap lies between two."""
+"""F-PD-MEM-SEQ-001 and F-PD-MEM-BATCH-001: the peak rises with sequence or batch, and a cap separates two of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness import Trial
 
 
 def falsify(trial: Trial[StepProbe]) -> None:
-    """Predict and measure each workload, smallest first, and run the outer ones under a cap halfway between."""
+    """Predict and measure each workload, smallest first; run the outer two under a cap halfway between."""
     asked = workloads(trial.parameters)
     predicted, measured = [], []
     for workload in asked:
@@ -38,5 +38,5 @@ def falsify(trial: Trial[StepProbe]) -> None:
 
 
 def _slack(trial: Trial[StepProbe], cap: int) -> int:
-    """What a CUDA allocator reserves beyond what is allocated; the cap on a GPU is on what is reserved."""
+    """What a CUDA allocator reserves beyond the allocated bytes, because the cap on a GPU is on reserved bytes."""
     return cap // 10 if trial.device.startswith("cuda") else 0

@@ -1,4 +1,4 @@
-"""F-PD-JAX-PEAKS-001: the peaks that are stated for two lengths of a sequence are those of one step. They are not."""
+"""F-PD-JAX-PEAKS-001: the stated peaks for two sequence lengths belong to one step. (They do not.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GIB = 2**30
 
 
 def falsify(trial: Trial[StepPlan]) -> None:
-    """Take what a step is given and returns, which no compiler can change, off the stated peaks."""
+    """Subtract a step's inputs and outputs, which no compiler can change, from the stated peaks."""
     given = trial.parameters
     floors = []
     for sequence in given["sequences"]:

@@ -1,4 +1,4 @@
-"""What the falsifiers of memory need: a step that can be predicted, and executed for real."""
+"""What the falsifiers of memory need: a step that can be predicted, and run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Protocol
 
 
 class StepProbe(Protocol):
-    """A prediction of the memory of a training step; built as `Subject(setting)`.
+    """Predicts the memory of a training step; built as `Subject(setting)`.
 
     A workload is a map of parameters that replace those of the profile.
     """
 
     def build(self, workload: Mapping[str, Any], device: str) -> Callable[[], object]:
-        """Build trainer and state on a device; return what makes one step."""
+        """Build trainer and state on a device; return a function that makes one step."""
         ...
 
     def peak(self, workload: Mapping[str, Any]) -> int:
-        """The largest number of bytes that the CUDA allocator has allocated over the build and two steps, predicted."""
+        """The predicted peak of bytes that the CUDA allocator has allocated over the build and two steps."""
         ...
 
     def reserved(self, workload: Mapping[str, Any]) -> int:
-        """The largest number of bytes that it has reserved, predicted."""
+        """The predicted peak of bytes that it has reserved."""
         ...
 
     def fits(self, workload: Mapping[str, Any], capacity: int) -> str:
@@ -32,11 +32,13 @@ class StepProbe(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a compiler says that one device needs for one step, in bytes.
+    """A compiler's figures for one device and one step, in bytes.
 
     Attributes:
-        arguments, temporaries, results: state, weights and inputs; what lives in between; the new state.
-        shared: results that take the place of arguments.
+        arguments: state, weights and inputs.
+        temporaries: what exists only during the step.
+        results: the new state.
+        shared: results that reuse the memory of arguments.
         dtype: of the state.
     """
 
@@ -48,7 +50,7 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """The sum; what is shared counts once."""
+        """The sum, with shared bytes counted once."""
         return self.arguments + self.temporaries + self.results - self.shared
 
 
@@ -60,5 +62,5 @@ class StepPlan(Protocol):
         ...
 
     def kept(self, workload: Mapping[str, Any]) -> tuple[int, int]:
-        """Bytes of arguments and of the new state on the first device; nothing is compiled."""
+        """Bytes of arguments and of the new state on the first device, without compilation."""
         ...

@@ -1,4 +1,4 @@
-"""The workloads of a profile: what changes from one to the next."""
+"""The workloads of a profile: the parameters that differ between them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _CHANGED = ("batch", "sequence", "components", "vocabulary", "remat")
 
 
 def workloads(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A map for each place of the lists `workload_batch`, `workload_sequence` and so on; those that exist.
+    """A map for each index of the existing lists `workload_batch`, `workload_sequence` and so on.
 
-    The parameter `workloads` chooses places, so that a mutant need not work through all of them.
+    The parameter `workloads` selects indices, so that a mutant need not run all of them.
     """
     lists = {name: parameters[f"workload_{name}"] for name in _CHANGED if f"workload_{name}" in parameters}
     found = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]

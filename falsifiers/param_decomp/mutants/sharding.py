@@ -1,6 +1,6 @@
-"""Subjects that put ranks together wrongly: one known defect each.
+"""Subjects with a defect in sharding.
 
-They are classes, because on GPUs the ranks are processes of their own, which see no patch.
+They are classes, because on GPUs each rank is a process of its own, in which no patch is applied.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ def _ranks() -> int:
 
 
 class LocalFrequencies(Decomposition):
-    """Each rank takes the logarithm of its own frequencies, and the results are averaged: Jensen's inequality."""
+    """Averages the logarithms of each rank's frequencies instead of the frequencies: Jensen's inequality."""
 
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """Of this rank's rows."""
         found = [(one + self.config.eps).pow(self.p(step)).mean(dim=(0, 1)) for one in upper.values()]
         tokens = next(iter(upper.values()))[..., 0].numel() * _ranks()
         plain = torch.stack([one.sum() for one in found]).sum()
@@ -32,10 +31,9 @@ class LocalFrequencies(Decomposition):
 
 
 class SumsWithoutGradient(Decomposition):
-    """The sums are global, and their reduction passes no gradient to other ranks."""
+    """The sums are global, but their reduction passes no gradient to other ranks."""
 
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """With this rank's share of the gradient."""
         plain, logarithmic = [], []
         for one in upper.values():
             sums = (one + self.config.eps).pow(self.p(step)).sum(dim=(0, 1))
@@ -50,10 +48,9 @@ class SumsWithoutGradient(Decomposition):
 
 
 class SourceGradientsSummed(Decomposition):
-    """The sources' gradients are summed over ranks, not averaged; Adam hides the scale, but not from its moments."""
+    """Sums the sources' gradients over ranks instead of averaging; Adam hides the scale, but its moments show it."""
 
     def average_gradients(self) -> None:
-        """Times the ranks."""
         super().average_gradients()
         for source in self.adversary.sources.values():
             if source.grad is not None:
@@ -61,18 +58,16 @@ class SourceGradientsSummed(Decomposition):
 
 
 class WeightGradientsSummed(Decomposition):
-    """All gradients are summed over ranks."""
+    """Sums all gradients over ranks."""
 
     def averaged(self, gradient: Tensor) -> Tensor:
-        """Times the ranks."""
         return super().averaged(gradient) * _ranks()
 
 
 class WeightGradientsKept(Decomposition):
-    """The importance weights' gradients are never reduced."""
+    """Never reduces the gradients of the importance weights."""
 
     def average_gradients(self) -> None:
-        """Those of this rank remain."""
         kept = {name: one.grad.clone() for name, one in self.importance_weights().items() if one.grad is not None}
         super().average_gradients()
         for name, one in self.importance_weights().items():
@@ -80,20 +75,18 @@ class WeightGradientsKept(Decomposition):
 
 
 class OwnSources(Decomposition):
-    """Each rank draws its own first sources."""
+    """Each rank draws its own initial sources."""
 
     def __init__(self, setting: Setting) -> None:
-        """From a seed of its rows."""
         super().__init__(setting)
         self.generator.manual_seed(self.rows.start)
         self.adversary = Adversary({name: self.first_source() for name in self.sites})
 
 
 class RanksDrawAlike(Decomposition):
-    """Every rank has the random numbers of the first one's rows."""
+    """Each rank uses the random numbers of the first rank's rows."""
 
     def stochastic(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> Tensor:
-        """With the first rows' streams."""
         self.is_drawing = True
         value = super().stochastic(tokens, lower, clean, step)
         self.is_drawing = False
@@ -101,15 +94,14 @@ class RanksDrawAlike(Decomposition):
 
     @property
     def rows(self) -> range:
-        """Those of the batch, but the first ones while something is drawn."""
+        """The rows of the batch, or the first rank's rows during drawing."""
         rows = super().rows
         return range(len(rows)) if getattr(self, "is_drawing", False) else rows
 
 
 class EveryRankTheFirstRows(Decomposition):
-    """The batch is not split: every rank trains on the first rows."""
+    """Does not split the batch: every rank trains on the first rows."""
 
     @property
     def rows(self) -> range:
-        """The first ones."""
         return range(len(super().rows))

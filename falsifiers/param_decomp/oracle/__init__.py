@@ -1,1 +1,1 @@
-"""The independent truth: a step of the decomposition in float64, written from its specification alone."""
+"""The independent oracle: a step of the decomposition in float64, from its specification alone."""

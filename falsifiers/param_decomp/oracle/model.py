@@ -12,7 +12,7 @@ from falsifiers.param_decomp.configuration import Configuration
 
 Weights = Mapping[str, Tensor]
 Masks = Mapping[str, tuple[Tensor, Tensor, Tensor | None]]
-"""By site: mask [rows, sequence, C], delta [rows, sequence], and where it is routed, or None for everywhere."""
+"""By site: mask [rows, sequence, C], delta [rows, sequence], and the route [rows, sequence]; None routes everywhere."""
 
 _ATTENTION = ("q", "k", "v", "o")
 
@@ -27,7 +27,7 @@ def site_names(config: Configuration) -> list[str]:
 
 
 def site_output(x: Tensor, weight: Tensor, v: Tensor, u: Tensor, masks: tuple[Tensor, Tensor, Tensor | None]) -> Tensor:
-    """What a masked site answers: the sum of its masked components and of the residual, where it is routed."""
+    """The output of a masked site: the masked components plus the masked residual, where it is routed."""
     mask, delta, route = masks
     components = (mask * (x @ v)) @ u
     residual = delta[..., None] * (x @ weight - x @ v @ u)
@@ -57,7 +57,7 @@ def masked_forward(
 
 
 def importance_logits(config: Configuration, weights: Weights, residual: Tensor) -> dict[str, Tensor]:
-    """By site, the logits [rows, sequence, C] of its importances."""
+    """The importance logits [rows, sequence, C] by site."""
     eps = torch.finfo(torch.float32).eps
     h = _normed(residual, eps) @ weights["input.weight"].T + weights["input.bias"]
     for block in range(config.importance_blocks):
@@ -81,7 +81,7 @@ def _forward(
     apply: Callable[[str, Tensor], Tensor],
     taps: list[Tensor],
 ) -> Tensor:
-    """A Llama decoder whose norms have no weights; `taps` gets the residual stream before each layer."""
+    """A Llama decoder whose norms have no weights; `taps` receives the residual stream before each layer."""
     x = weights["embedding"][tokens]
     length = tokens.shape[1]
     causal = torch.full((length, length), -math.inf, dtype=x.dtype).triu(1)
@@ -114,14 +114,14 @@ def _heads(x: Tensor, heads: int) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Attention, its heads side by side again."""
+    """Attention, with its heads concatenated."""
     scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(q.shape[-1]) + bias
     mixed = torch.einsum("bhqk,bhkd->bqhd", torch.softmax(scores, dim=-1), v)
     return mixed.reshape(*mixed.shape[:2], -1)
 
 
 def _turned(x: Tensor, base: float) -> Tensor:
-    """Rotary position embedding: dimension i turns with dimension i + width / 2."""
+    """Rotary position embedding: dimension i is rotated with dimension i + width / 2."""
     half = x.shape[-1] // 2
     speeds = base ** -(torch.arange(0, 2 * half, 2, dtype=x.dtype) / (2 * half))
     angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * speeds

@@ -1,7 +1,7 @@
-"""A whole training step, computed a second time from what was there before it.
+"""A whole training step, computed again from the state before it.
 
-What a step draws cannot be predicted. It is read off the masks with which the sites were called: together with the
-importances, which are computed here, a mask determines the source that it was made of.
+Random draws cannot be predicted. They are derived from the masks of the site calls: a mask and the importances, which
+are computed here, determine the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Before:
-    """Copies in float64 of all that a step follows from.
+    """Copies in float64 of everything that determines a step.
 
     Attributes:
         step: its number, from 0.
@@ -42,7 +42,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Shadow:
-    """What the step must come to.
+    """The expected step.
 
     Attributes:
         terms: the value of each term, before its coefficient.
@@ -50,7 +50,7 @@ class Shadow:
         gradients: by name of a component or importance weight, what the optimizer must apply.
         after: components, importance weights and sources (`SITE.source`) after the step.
         slots: Adam's slots after the step.
-        ascents: the sources by site with which each adversarial forward runs, the last being that of the loss.
+        ascents: the sources by site of each adversarial forward; the last is that of the loss.
     """
 
     terms: Mapping[str, float]
@@ -65,7 +65,7 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
     """The step from `before`.
 
     Args:
-        drawn: the masks of the stochastic forwards, as the sites were called.
+        drawn: the masks of the stochastic forwards, from the site calls.
     """
     components = {name: one.clone().requires_grad_() for name, one in before.components.items()}
     importance = {name: one.clone().requires_grad_() for name, one in before.importance.items()}
@@ -125,13 +125,13 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
 
 
 def importances(config: Configuration, before: Before) -> dict[str, Tensor]:
-    """The lower gate of each site's importances."""
+    """The lower gate of each site's importance logits."""
     _, residual = clean_forward(config, before.target, before.tokens)
     return {name: terms.lower_gate(one) for name, one in importance_logits(config, before.importance, residual).items()}
 
 
 def source_of(mask: Tensor, lower: Tensor) -> Tensor:
-    """The source that a mask was made of; 0 where an importance of 1 leaves none to see."""
+    """The source that gave a mask; 0 where an importance of 1 hides it."""
     room = 1 - lower
     return torch.where(room > 0, (mask - lower) / torch.where(room > 0, room, 1.0), 0.0)
 
@@ -169,7 +169,7 @@ def _ascend(
 
 
 def _adam(slots: dict[str, dict[str, Tensor]], name: str, gradient: Tensor, betas: tuple[float, float]) -> Tensor:
-    """By how much Adam moves a tensor at a rate of 1; its slots are replaced."""
+    """Adam's update of a tensor for a rate of 1; its slots are replaced."""
     old = slots.get(name) or {"exp_avg": torch.zeros_like(gradient), "exp_avg_sq": torch.zeros_like(gradient)}
     count = float(old.get("step", 0.0)) + 1
     first = betas[0] * old["exp_avg"] + (1 - betas[0]) * gradient
@@ -179,7 +179,7 @@ def _adam(slots: dict[str, dict[str, Tensor]], name: str, gradient: Tensor, beta
 
 
 def _gradients(value: Tensor, leaves: Tensors) -> dict[str, Tensor]:
-    """The gradient of each leaf; zero where the value does not depend on it."""
+    """The gradient of each leaf; zero if the value does not depend on it."""
     found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, retain_graph=True)
     return {
         name: torch.zeros_like(leaf) if one is None else one

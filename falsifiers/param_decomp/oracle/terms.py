@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 ALPHA = 0.01
-"""The slope of the gates where they leak (SPEC.md, section 4.2)."""
+"""The slope of the gates in the regions where they leak (SPEC.md, section 4.2)."""
 
 
 def divergence(masked: Tensor, clean: Tensor) -> Tensor:
-    """The mean over positions of the sum over tokens of p (ln p - ln q), p of the clean logits, q of the masked."""
+    """KL(p || q) in nats, summed over tokens and averaged over positions: p of the clean, q of the masked logits."""
     p = clean - torch.logsumexp(clean, dim=-1, keepdim=True)
     q = masked - torch.logsumexp(masked, dim=-1, keepdim=True)
     positions = math.prod(clean.shape[:-1])
@@ -28,7 +28,7 @@ def faithfulness(weights: Mapping[str, Tensor], components: Mapping[str, Tensor]
 
 
 def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tensor, Tensor]:
-    """The sum over components of f = mean (importance + eps)^p, and that of f log2(1 + tokens f)."""
+    """The sum over components of f = mean (importance + eps)^p, and the sum of f log2(1 + tokens f)."""
     plain = torch.zeros((), dtype=torch.float64)
     logarithmic = torch.zeros((), dtype=torch.float64)
     for importance in upper.values():
@@ -40,20 +40,20 @@ def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tenso
 
 
 def lower_gate(logits: Tensor) -> Tensor:
-    """Logits cut to [0, 1]."""
+    """Logits clamped to [0, 1]."""
     return torch.minimum(torch.maximum(logits, torch.zeros_like(logits)), torch.ones_like(logits))
 
 
 def upper_gate(logits: Tensor) -> Tensor:
-    """The same, and above 1 a slope of ALPHA."""
+    """Logits clamped to [0, 1], with slope ALPHA above 1."""
     return lower_gate(logits) + ALPHA * torch.maximum(logits - 1, torch.zeros_like(logits))
 
 
 def gate_gradient(logits: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """The gradient of the logits, from those of the gates.
+    """The gradient of the logits, from the gradients of the gates.
 
-    Lower: on 0 < x <= 1 all of it passes; at x <= 0 a share ALPHA, if it is negative; above 1 nothing.
-    Upper: on [0, 1] all of it passes; above 1 a share ALPHA; below 0 nothing.
+    Lower: 1 on 0 < x <= 1; ALPHA at x <= 0 if the upstream gradient is negative; 0 above 1.
+    Upper: 1 on [0, 1]; ALPHA above 1; 0 below 0.
     """
     waking, within, above = (logits <= 0) & (lower < 0), (logits > 0) & (logits <= 1), logits > 1
     of_lower = torch.where(within, lower, torch.where(waking, ALPHA * lower, 0.0))  # not 0 * NaN

@@ -1,1 +1,1 @@
-"""The subject we ship: a small, exact trainer of a parameter decomposition."""
+"""The reference subject: a small, exact trainer of a parameter decomposition."""

@@ -1,4 +1,4 @@
-"""Persistent adversarial sources: they and their Adam moments outlive the step that raised them."""
+"""Persistent adversarial sources: they and their Adam moments are kept across steps."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ _EPS = 1e-8
 
 
 class Adversary:
-    """One source [1, sequence, C + 1] a site, shared by all rows, in [0, 1]."""
+    """One source [1, sequence, C + 1] per site, shared by all rows, in [0, 1]."""
 
     def __init__(self, sources: Mapping[str, Tensor]) -> None:
-        """Take uniform draws as the first sources."""
         self.sources = {name: source.requires_grad_() for name, source in sources.items()}
         self.slots: dict[str, dict[str, Tensor]] = {}
 
     @torch.no_grad()
     def ascend(self, gradients: Mapping[str, Tensor], rate: float) -> None:
-        """One step of Adam up the gradients of the adversarial term, and back into [0, 1]."""
+        """One Adam step up the gradients of the adversarial term, then a clamp to [0, 1]."""
         for name, source in self.sources.items():
             slots = self.slots.setdefault(name, _zeros(source))
             slots["step"] += 1

@@ -1,7 +1,7 @@
-"""What a step draws: sources, and which sites are routed where.
+"""The random draws of a step: sources and routes.
 
-Each row of the global batch has its own streams. So a draw depends neither on the number of ranks nor on how often it
-is drawn: a layer that is computed again in the backward pass draws the same.
+Each row of the global batch has its own streams. So a draw depends neither on the number of ranks nor on the number of
+draws: a layer that the backward pass recomputes draws the same numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LARGEST_SEED = 2**63
 
 
 class Stream:
-    """The random numbers of one forward of one step. They are drawn on the CPU, so that all devices draw the same."""
+    """The random numbers of one forward of one step, drawn on the CPU, so that all devices have the same."""
 
     def __init__(self, seed: int, step: int, forward: int, rows: range, device: torch.device) -> None:
         """Args: rows: this rank's rows of the global batch."""
@@ -23,13 +23,13 @@ class Stream:
         self.where = torch.device("meta" if device.type == "meta" else "cpu")
 
     def generator(self, row: int, purpose: int) -> torch.Generator | None:
-        """The stream of a row for one purpose: a site's place, or -1 for the routing. None without data."""
+        """The generator of a row for one purpose: a site's index, or -1 for the route. None without data."""
         if self.where.type == "meta":
             return None
         return torch.Generator().manual_seed(hash((*self.key, row, purpose)) % _LARGEST_SEED)
 
     def source(self, place: int, sequence: int, channels: int, dtype: torch.dtype) -> Tensor:
-        """Uniform numbers [rows, sequence, channels] for the site at a place."""
+        """Uniform numbers [rows, sequence, channels] for the site at this index."""
         drawn = [
             torch.rand(sequence, channels, generator=self.generator(row, place), device=self.where, dtype=dtype)
             for row in self.rows
@@ -37,7 +37,7 @@ class Stream:
         return torch.stack(drawn).to(self.device)
 
     def uniform_k(self, sites: int, sequence: int) -> Tensor:
-        """For each position, k of the sites, k uniform in 1 to `sites`: bool [sites, rows, sequence]."""
+        """For each position, k random sites, with k uniform in 1 to `sites`: bool [sites, rows, sequence]."""
         drawn = []
         for row in self.rows:
             generator = self.generator(row, -1)
@@ -48,5 +48,5 @@ class Stream:
 
 
 def chunks(sites: list[str], size: int) -> list[list[str]]:
-    """The sites in order, `size` a chunk; the last may have fewer."""
+    """The sites in order, in chunks of `size`; the last may be shorter."""
     return [sites[start : start + size] for start in range(0, len(sites), size)]

@@ -15,12 +15,12 @@ from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.reference.target import rotated, rotations
 
 ALPHA = 0.01
-"""The slope of both gates where they leak."""
+"""The slope of both gates in the regions where they leak."""
 _ROPE_BASE = 10000.0
 
 
 class _LowerLeaky(torch.autograd.Function):
-    """clamp(x, 0, 1), whose gradient can wake a dead importance and never kills it further."""
+    """clamp(x, 0, 1), whose gradient below 0 can only increase the importance."""
 
     @staticmethod
     def forward(context: Any, x: Tensor) -> Tensor:
@@ -35,17 +35,17 @@ class _LowerLeaky(torch.autograd.Function):
 
 
 def lower_leaky(logits: Tensor) -> Tensor:
-    """The gate that masks are made of: clamped to [0, 1]; below 0 it leaks gradients that would raise it."""
+    """The gate of the masks: clamped to [0, 1]; below 0 it passes gradients that would increase it."""
     return _LowerLeaky.apply(logits)
 
 
 def upper_leaky(logits: Tensor) -> Tensor:
-    """The gate that importance minimality reads: clamped to [0, 1], and above 1 it rises by ALPHA."""
+    """The gate of importance minimality: clamped to [0, 1], with slope ALPHA above 1."""
     return torch.where(logits > 1, 1 + ALPHA * (logits - 1), logits.clamp(0.0, 1.0))
 
 
 class _Block(nn.Module):
-    """Attention in both directions, and an MLP; both behind norms without weights."""
+    """Bidirectional attention and an MLP, both after norms without weights."""
 
     def __init__(self, config: Configuration) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Block(nn.Module):
 
 
 class ImportanceModel(nn.Module):
-    """Logits of all sites' importances, from the residual stream before the first decomposed layer."""
+    """Predicts the importance logits of all sites from the residual stream before the first decomposed layer."""
 
     def __init__(self, config: Configuration, sites: list[str]) -> None:
         """Args: sites: their names, in order."""
@@ -80,7 +80,7 @@ class ImportanceModel(nn.Module):
         self.output = nn.Linear(config.importance_width, len(sites) * config.components)
 
     def forward(self, residual: Tensor) -> dict[str, Tensor]:
-        """By site, logits [rows, sequence, C] for a residual stream [rows, sequence, hidden]."""
+        """Logits [rows, sequence, C] by site, for a residual stream [rows, sequence, hidden]."""
         h = self.input(_normed(residual))
         for block in self.blocks:
             h = block(h)

@@ -1,4 +1,4 @@
-"""The memory of a step that XLA compiles for many B200. None is there, and nothing runs."""
+"""The memory of a step that XLA compiles for many B200. No B200 is needed, and nothing runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from falsifiers.param_decomp.reference.jax_trainer import Layout, mesh_of
 from harness import NotMeasured, Setting
 
 _DEVICE = Path(__file__).parents[1] / "configurations" / "b200.txtpb"
-"""What XLA's compiler asks of a B200, from xla/backends/gpu/target_config/specs/b200.txtpb of openxla/xla."""
+"""The device description of a B200, from xla/backends/gpu/target_config/specs/b200.txtpb of openxla/xla."""
 _NODE = 8
 _OPTIONS = {
-    # Without a GPU no kernel can be timed, and a Triton kernel that was not tuned may ask for too much shared memory.
+    # Without a GPU no kernel can be timed, and an untuned Triton kernel may need too much shared memory.
     "xla_gpu_autotune_level": 0,
     "xla_gpu_enable_triton_gemm": False,
-    # The kernels never run; none of these changes which buffers there are.
+    # The kernels never run; none of these options changes the buffers.
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_gpu_disable_gpuasm_optimizations": True,
@@ -35,10 +35,10 @@ class B200Plan(JaxPlan):
     """The plan of XLA's compiler for CUDA."""
 
     def __init__(self, setting: Setting) -> None:
-        """Describe the nodes to XLA. JAX starts on the CPU, and finds its plugin for CUDA.
+        """Describe the nodes to XLA. JAX starts on the CPU, and finds its CUDA plugin.
 
         Raises:
-            NotMeasured: there is no plugin, or it cannot describe devices that are not there.
+            NotMeasured: there is no plugin, or it cannot describe absent devices.
         """
         mesh_of(1)
         nodes = setting.parameters["devices"] // _NODE
@@ -52,11 +52,9 @@ class B200Plan(JaxPlan):
         self.mesh = Mesh(np.array(found.devices), (ROWS,))
 
     def replicated(self) -> Plan:
-        """The plan of copying the divided components to every device, as an eager start does."""
         return self._copied(lambda layout, tree: jax.tree.map(lambda _: layout.everywhere, tree))
 
     def divided(self) -> Plan:
-        """The plan of copying them to where they are."""
         return self._copied(lambda _, tree: jax.tree.map(lambda one: one.sharding, tree))
 
     def _copied(self, places: Callable[[Layout, Any], Any]) -> Plan:

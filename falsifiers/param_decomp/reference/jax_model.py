@@ -1,7 +1,7 @@
-"""The target, the importance model and the terms of the objective in JAX: functions of weights by name.
+"""The target, the importance model and the terms of the objective in JAX, as functions of weights by name.
 
-Norms, attention scores, angles and terms are computed in the master dtype, all else in the compute dtype. Matrices
-are [d_in, d_out], those of the importance model as well. A site's components are `SITE.V` and `SITE.U`.
+Norms, attention scores, angles and terms are computed in the master dtype, the rest in the compute dtype. All matrices,
+also those of the importance model, are [d_in, d_out]. A site's components are `SITE.V` and `SITE.U`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from falsifiers.param_decomp.configuration import Configuration
 Array = jax.Array
 Weights = Mapping[str, Any]
 Masks = Mapping[str, tuple[Array, Array, Array | None]]
-"""By site: mask [rows, sequence, C], delta [rows, sequence], and where it is routed, or None for everywhere."""
+"""By site: mask [rows, sequence, C], delta [rows, sequence], and the route [rows, sequence]; None routes everywhere."""
 
 _ALPHA = 0.01
 _NORM_EPS = 1e-5
@@ -103,7 +103,7 @@ def _layer(config: Configuration, layer: int, x: Array, apply: Callable[[str, Ar
 
 
 def importance_logits(config: Configuration, weights: Weights, residual: Array) -> dict[str, Array]:
-    """By site, logits [rows, sequence, C] from the residual stream [rows, sequence, hidden]."""
+    """Logits [rows, sequence, C] by site, from the residual stream [rows, sequence, hidden]."""
     eps = float(jnp.finfo(jnp.float32).eps)
     h = _normed(config, residual, eps) @ weights["input.weight"] + weights["input.bias"]
     for block in range(config.importance_blocks):
@@ -129,7 +129,7 @@ def _lower_forward(x: Array) -> tuple[Array, Array]:
 
 
 def _lower_backward(x: Array, gradient: Array) -> tuple[Array]:
-    """Below 0, a gradient that would raise the importance leaks; above 1, none passes."""
+    """Below 0, a gradient that would increase the importance passes scaled; above 1, none passes."""
     leaked = jnp.where(gradient < 0, _ALPHA * gradient, 0.0)
     return (jnp.where(x <= 0, leaked, jnp.where(x <= 1, gradient, 0.0)),)
 
@@ -138,8 +138,8 @@ _lower.defvjp(_lower_forward, _lower_backward)
 
 
 def gates(logits: Array) -> tuple[Array, Array]:
-    """The lower gate, from which masks are made, and the upper gate, which importance minimality reads."""
-    # Not clip: at exactly 0 and 1 it would pass half of the gradient.
+    """The lower gate, for masks, and the upper gate, for importance minimality."""
+    # Not clip: at exactly 0 and 1 it passes half of the gradient.
     within = jnp.where((logits >= 0) & (logits <= 1), logits, jnp.where(logits < 0, 0.0, 1.0))
     return _lower(logits), jnp.where(logits > 1, 1 + _ALPHA * (logits - 1), within)
 
@@ -162,7 +162,7 @@ def faithfulness(target: Weights, components: Weights, names: Sequence[str]) -> 
 
 
 def minimality(upper: Mapping[str, Array], p: Array, eps: float, precise: Any) -> tuple[Array, Array]:
-    """The sums over components of f and of f * log2(1 + tokens * f), f the mean of (importance + eps)^p.
+    """The sums over components of f and of f * log2(1 + tokens * f), where f is the mean of (importance + eps)^p.
 
     They are computed in the dtype `precise`.
     """
@@ -197,7 +197,7 @@ def _rotated(config: Configuration, x: Array, base: float) -> Array:
 
 
 def _attended(config: Configuration, q: Array, k: Array, v: Array, *, causal: bool) -> Array:
-    """Attention of [rows, sequence, heads, width], several query heads to a key head; heads side by side again."""
+    """Grouped-query attention of [rows, sequence, heads, width], with heads concatenated."""
     q = q.reshape(*q.shape[:2], k.shape[2], -1, q.shape[-1])
     scores = jnp.einsum("bqhgd,bkhd->bhgqk", q, k).astype(config.dtype) / math.sqrt(q.shape[-1])
     if causal:

@@ -1,4 +1,4 @@
-"""The memory of a compiled step by the compiler's own plan: nothing is executed, and no tensor of it is made."""
+"""The memory of a compiled step by the compiler's own plan; nothing runs, and no tensor of it is allocated."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from falsifiers.param_decomp.reference.jax_trainer import QUICK, Layout, mesh_of
 from harness import Setting
 
 _OPTIONS = {**QUICK, "xla_cpu_enable_concurrency_optimized_scheduler": False}
-"""The CPU's own scheduler starts what can run at once; this one keeps few bytes alive, as that of a GPU does."""
+"""The CPU's default scheduler starts operations early. This one keeps few bytes live, as a GPU's does."""
 
 
 class JaxPlan:
     """Lowers and compiles the step for shapes and shardings alone."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is compiled yet."""
         self.setting, self.options = setting, _OPTIONS
         self.mesh = mesh_of(setting.parameters["devices"])
 
     def plan(self, workload: Mapping[str, Any]) -> Plan:
-        """The step of the configuration with the workload's parameters."""
         config, layout, arguments = self._step(workload)
 
         def step(*arguments: Any) -> Any:
@@ -40,7 +38,6 @@ class JaxPlan:
         return planned(compiled, next(iter(compiled.out_info[0].components.values())).dtype)
 
     def kept(self, workload: Mapping[str, Any]) -> tuple[int, int]:
-        """Of the shapes and their shardings."""
         _, _, arguments = self._step(workload)
         return _bytes(arguments), _bytes(arguments[0])
 
@@ -61,7 +58,7 @@ class JaxPlan:
 
 
 def planned(compiled: Any, dtype: Any) -> Plan:
-    """What the compiler says of the memory of a compiled function, whose state has that dtype."""
+    """The compiler's figures for a compiled function whose state has that dtype."""
     found = compiled.memory_analysis()
     return Plan(
         found.argument_size_in_bytes,
@@ -73,7 +70,7 @@ def planned(compiled: Any, dtype: Any) -> Plan:
 
 
 def _bytes(shapes: Any) -> int:
-    """What the first device has of these."""
+    """The bytes on the first device."""
     return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(shapes))
 
 

@@ -1,4 +1,4 @@
-"""A step of the decomposition as one function that JAX compiles: state in, state out.
+"""A step of the decomposition as one function for JAX to compile, from state to state.
 
 All randomness follows from a key. Rows may be sharded over the axis `rows` of a mesh: the compiler then makes the sums
 over them global.
@@ -23,17 +23,17 @@ Array = jax.Array
 Tensors = Mapping[str, Any]
 
 ROWS = "rows"
-"""The axis of a mesh over which rows, components and importance weights are divided."""
+"""The mesh axis over which rows, components and importance weights are divided."""
 _BETAS, _SOURCE_BETAS, _EPS = (0.9, 0.999), (0.5, 0.99), 1e-8
 
 
 class State(NamedTuple):
-    """All that a step changes.
+    """Everything that a step changes.
 
     Attributes:
         components, importance, sources: weights by name, in the master dtype.
         slots: Adam's by `components`, `importance` and `sources`: first and second moments by name.
-        steps, ascents: how often the optimizers and the adversary have moved.
+        steps, ascents: the number of updates of the optimizers and of the adversary.
     """
 
     components: Tensors
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a step computed on its way.
+    """Intermediate results of a step.
 
     Attributes:
         terms: each term before its coefficient, and their `total`.
@@ -61,12 +61,6 @@ class Seen(NamedTuple):
 def train_step(
     config: Configuration, mesh: Mesh, state: State, target: Tensors, residual: Array, step: Array, key: Array
 ) -> tuple[State, Seen]:
-    """The step of that number.
-
-    Args:
-        residual: the residual stream [rows, sequence, hidden] before the first decomposed layer.
-        step: counted from 0; a number of the master dtype.
-    """
     names = jax_model.sites(config)
     compute, precise = jnp.dtype(config.compute_dtype), jnp.dtype(config.dtype)
     over_rows = partial(_over_rows, mesh)
@@ -148,12 +142,12 @@ def _cast(tensors: Tensors, dtype: Any) -> Tensors:
 
 
 def _masked(lower: Array, source: Array, route: Array | None = None) -> tuple[Array, Array, Array | None]:
-    """An importance pins a component's mask to 1; the last channel of a source is the residual's, as it is."""
+    """A component's mask is 1 at an importance of 1; the last channel of a source is the residual's mask."""
     return lower + (1 - lower) * source[..., :-1], jnp.broadcast_to(source[..., -1], lower.shape[:-1]), route
 
 
 def _forwards(config: Configuration) -> list[list[str]]:
-    """The masked sites of each stochastic forward: `samples` of each chunk in order."""
+    """The masked sites of each stochastic forward: `samples` forwards per chunk, in order."""
     names, size = jax_model.sites(config), config.sites_per_chunk
     return [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
 
@@ -161,9 +155,9 @@ def _forwards(config: Configuration) -> list[list[str]]:
 def _drawn(
     config: Configuration, key: Array, lead: tuple[int, ...], chunk: Sequence[str]
 ) -> dict[str, tuple[Array, Array]]:
-    """By site of a chunk, a uniform source [rows, sequence, C + 1], and where the site is routed.
+    """For each site of a chunk, a uniform source [rows, sequence, C + 1], and its route.
 
-    At each position k of the sites are, k uniform in 1 to all.
+    At each position, k of the sites are routed, with k uniform in 1 to all.
     """
     for_sources, for_k, for_order = jax.random.split(key, 3)
     shape = (len(chunk), *lead, config.components + 1)
@@ -174,7 +168,7 @@ def _drawn(
 
 
 def _clipped(gradients: Tensors, norm: float) -> Tensors:
-    """Gradients, scaled together so that their norm is at most `norm`."""
+    """Gradients, scaled together to a norm of at most `norm`."""
     total = jnp.sqrt(sum(jnp.square(one).sum() for one in jax.tree.leaves(gradients)))
     return jax.tree.map(lambda one: one * jnp.minimum(1.0, norm / (total + 1e-6)), gradients)
 
@@ -182,7 +176,7 @@ def _clipped(gradients: Tensors, norm: float) -> Tensors:
 def _adam(
     gradients: Tensors, slots: tuple[Tensors, Tensors], count: Array, betas: tuple[float, float]
 ) -> tuple[Tensors, tuple[Tensors, Tensors]]:
-    """By how much Adam moves at a rate of 1, and its new moments."""
+    """Adam's updates for a rate of 1, and its new moments."""
     first = jax.tree.map(lambda old, new: betas[0] * old + (1 - betas[0]) * new, slots[0], gradients)
     second = jax.tree.map(lambda old, new: betas[1] * old + (1 - betas[1]) * new * new, slots[1], gradients)
 
@@ -197,7 +191,7 @@ def _adam(
 def _ascended(
     sources: Tensors, upward: Tensors, slots: tuple[Tensors, Tensors], count: Array, rate: Array
 ) -> tuple[Tensors, tuple[Tensors, Tensors], Array]:
-    """Sources after one projected ascent."""
+    """The sources after one projected ascent."""
     change, slots = _adam(upward, slots, count + 1, _SOURCE_BETAS)
     sources = jax.tree.map(lambda one, by: jnp.clip(one + (rate * by).astype(one.dtype), 0.0, 1.0), sources, change)
     return sources, slots, count + 1

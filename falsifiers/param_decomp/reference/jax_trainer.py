@@ -1,4 +1,4 @@
-"""The decomposition in JAX: a step that is compiled for several devices, which a CPU simulates."""
+"""The decomposition in JAX: a step compiled for several devices, which a CPU simulates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from falsifiers.param_decomp.subject import CompiledStep
 from harness import Setting
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Options of the compiler: these steps take longer to compile than to run."""
+"""Compiler options: these steps take longer to compile than to run."""
 
 Tensors = Mapping[str, Any]
 
 
 def mesh_of(devices: int) -> Mesh:
-    """A mesh of so many simulated devices, with the one axis ROWS. JAX must not have started in this process.
+    """A mesh of simulated devices with the single axis ROWS. JAX must not have started in this process.
 
     Raises:
         RuntimeError: it has started with fewer devices.
@@ -39,10 +39,10 @@ def mesh_of(devices: int) -> Mesh:
 
 
 class Layout:
-    """Where the tensors of a step are: which dimension of each is divided over the devices of a mesh."""
+    """The placement of a step's tensors: which dimension of each is divided over the devices of a mesh."""
 
     def __init__(self, config: Configuration, mesh: Mesh) -> None:
-        """Components are divided along C, matrices of the importance model along their output; the rest is on all."""
+        """Components are divided along C, importance matrices along their output; the rest is replicated."""
         self.config, self.mesh = config, mesh
 
     def component(self, which: str) -> NamedSharding:
@@ -68,12 +68,12 @@ class Layout:
         return State(**parts, slots=slots, steps=self.everywhere, ascents=self.everywhere)
 
     def on(self, *axes: str | None) -> NamedSharding:
-        """A tensor's dimensions in order: divided over an axis of the mesh, or whole."""
+        """A tensor's dimensions in order: divided over an axis of the mesh, or None."""
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     @property
     def everywhere(self) -> NamedSharding:
-        """A copy on each device."""
+        """Replicated on each device."""
         return self.on()
 
     @property
@@ -104,7 +104,7 @@ def state_shapes(config: Configuration) -> State:
 
 
 def initial_state(config: Configuration, layout: Layout, generator: np.random.Generator) -> State:
-    """Normal matrices whose products keep the scale of their inputs, uniform sources, and moments of 0.
+    """Normal matrices that preserve the scale of their inputs, uniform sources, and moments of 0.
 
     They are drawn on the host, one after the other, and each device gets its part.
     """
@@ -120,7 +120,7 @@ def initial_state(config: Configuration, layout: Layout, generator: np.random.Ge
 
     shapes, places = state_shapes(config), layout.state()
     parts = [jax.tree.map(drawn, shapes[group], places[group]) for group in range(3)]
-    # Importances begin on both sides of both ends of [0, 1].
+    # Initial importances lie on both sides of 0 and of 1.
     bias = parts[1]["output.bias"]
     parts[1]["output.bias"] = jax.device_put(np.full(bias.shape, 0.5, bias.dtype), layout.everywhere)
     zeros = partial(jax.tree.map, lambda shape, place: jax.device_put(np.zeros(shape.shape, shape.dtype), place))
@@ -138,7 +138,7 @@ def initial_target(config: Configuration, layout: Layout, generator: np.random.G
 
 
 def suffix_names(config: Configuration) -> list[str]:
-    """The frozen weights that a step uses: those from the first decomposed layer on."""
+    """The frozen weights that a step uses: from the first decomposed layer on."""
     names = list(jax_model.target_shapes(config))
     return names[names.index(f"layers.{config.first_layer}.self_attn.q_proj") :]
 
@@ -147,7 +147,6 @@ class JaxDecomposition:
     """A target with random weights and its decomposition, divided over simulated devices."""
 
     def __init__(self, setting: Setting) -> None:
-        """Draw everything from the setting's seed."""
         self.config = config = configuration_of(setting.parameters)
         self.mesh = mesh_of(setting.parameters["devices"])
         self.layout = layout = Layout(config, self.mesh)
@@ -162,7 +161,6 @@ class JaxDecomposition:
         )
 
     def step(self, step: int) -> CompiledStep:
-        """Make the step."""
         residual = self.prefix(self.target, self.batch(step))
         number = jnp.asarray(step, self.config.dtype)
         key = jax.random.fold_in(jax.random.PRNGKey(self.seed), step)
@@ -177,11 +175,9 @@ class JaxDecomposition:
         return jax.device_put(tokens, self.layout.rows)
 
     def target_weights(self) -> Tensors:
-        """The frozen weights."""
         return self.target
 
     def components(self) -> Tensors:
-        """V and U of each site."""
         return self.state.components
 
     def importance_weights(self) -> Tensors:
@@ -189,11 +185,10 @@ class JaxDecomposition:
         return _as_stored(self.state.importance)
 
     def sources(self) -> Tensors:
-        """The adversary's."""
         return self.state.sources
 
     def slots(self) -> Mapping[str, Mapping[str, Any]]:
-        """Those of all three groups, if they have moved."""
+        """The slots of all three groups, once they have been updated."""
         counts = {"components": self.state.steps, "importance": self.state.steps, "sources": self.state.ascents}
         found = {}
         for group, (first, second) in self.state.slots.items():
@@ -208,5 +203,5 @@ class JaxDecomposition:
 
 
 def _as_stored(tensors: Tensors) -> dict[str, Any]:
-    """Weights of the importance model as [d_out, d_in]; everything else as it is."""
+    """Weights of the importance model as [d_out, d_in]; all others unchanged."""
     return {name: one.T if name.endswith(".weight") else one for name, one in tensors.items()}

@@ -32,10 +32,10 @@ def faithfulness(sites: Iterable[Site]) -> Tensor:
 def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tensor, Tensor]:
     """How often components are important, over the rows of all ranks.
 
-    A component's frequency f is the mean of (importance + eps)^p over rows and sequence. A logarithm of f needs the
-    global f, not that of this rank's rows.
+    A component's frequency f is the mean of (importance + eps)^p over rows and sequence. The logarithm needs the global
+    f, not the f of this rank's rows.
 
-    Returns: the sum of f over all components, and that of f * log2(1 + tokens * f).
+    Returns: the sum of f over all components, and the sum of f * log2(1 + tokens * f).
     """
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     plain, logarithmic = [], []
@@ -49,7 +49,7 @@ def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tenso
 
 
 class _SumOfRanks(torch.autograd.Function):
-    """A sum over ranks. Every rank's loss depends on every rank's terms, so the gradients are summed as well."""
+    """A sum over ranks. Every rank's loss depends on every rank's terms, so gradients are summed too."""
 
     @staticmethod
     def forward(context: Any, x: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""The decomposition trainer with components, importance model and their state sharded over all ranks, to be probed.
+"""The decomposition trainer with components, importance model and their state sharded over all ranks, for the probe.
 
     harness probe falsifiers.param_decomp.reference.sharded:step --ranks 64 --sweep batch=64,128,256 --device-memory 180
 
-Components are gathered where they are used, and their gradients are reduced to the shards. The target's frozen weights
-and the adversary's sources are on every rank.
+Components are gathered on use, and their gradients are reduced to the shards. Every rank has the target's frozen
+weights and the adversary's sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 
 _STEP = 1000
-"""The sources' learning rate has risen by then."""
+"""By this step, the sources' learning rate has risen."""
 
 
 def step(**parameters: Any) -> Callable[[], object]:
@@ -36,7 +36,7 @@ def step(**parameters: Any) -> Callable[[], object]:
 
 
 class ShardedDecomposition(Decomposition):
-    """Built without data, and then with memory for the first rank's part only."""
+    """Is built without data, then gets memory for the first rank's part only."""
 
     def __init__(self, setting: Setting) -> None:
         """The process group must be initialized."""
@@ -65,7 +65,7 @@ class ShardedDecomposition(Decomposition):
         self.importance_optimizer = torch.optim.AdamW(self.importance_weights().values(), weight_decay=0.0)
 
     def components(self) -> Mapping[str, Tensor]:
-        """The shards of V and U of each site, once they are sharded."""
+        """V and U of each site; once sharded, only the shards."""
         return {
             f"{name}.{which}": site.parametrizations[which].original
             if parametrize.is_parametrized(site, which)
@@ -75,14 +75,14 @@ class ShardedDecomposition(Decomposition):
         }
 
     def average_gradients(self) -> None:
-        """Average those of the sources; the others are reduced in backward."""
+        """Average the gradients of the sources; the others are reduced during the backward pass."""
         for source in self.adversary.sources.values():
             if source.grad is not None:
                 source.grad = self.averaged(source.grad)
 
 
 class _Gathered(nn.Module):
-    """The whole matrix of a shard, for as long as it is used."""
+    """The gathered matrix of a shard, while it is in use."""
 
     def forward(self, shard: DTensor) -> Tensor:
         whole = shard.redistribute(placements=[Replicate()])

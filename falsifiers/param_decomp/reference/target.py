@@ -14,7 +14,7 @@ from falsifiers.param_decomp.configuration import Configuration
 from falsifiers.param_decomp.subject import Masking
 
 Maskings = Callable[[str], Masking | None]
-"""The masking of a site in one forward; None for a site that stays frozen."""
+"""The masking of a site in one forward; None for a site that is not masked."""
 
 _NORM_EPS = 1e-5
 _ROPE_BASE = 500000.0
@@ -22,11 +22,11 @@ _PARTS = {"q": "self_attn", "k": "self_attn", "v": "self_attn", "o": "self_attn"
 
 
 def no_masking(site: str) -> None:
-    """The clean forward."""
+    """No masking, for the clean forward."""
 
 
 class Site(nn.Module):
-    """One matrix W [d_in, d_out] of the target, and its components where it is decomposed."""
+    """One matrix W [d_in, d_out] of the target, and its components if it is decomposed."""
 
     def __init__(self, name: str, weight: Tensor, components: int) -> None:
         """Args: components: C; 0 for a matrix that is not decomposed."""
@@ -39,7 +39,7 @@ class Site(nn.Module):
             self.U = nn.Parameter(torch.empty(components, d_out, device=weight.device))
 
     def delta(self) -> Tensor:
-        """What the components leave of the weight: W - VU, in the components' dtype."""
+        """The residual of the components: W - VU, in their dtype."""
         return self.W.to(self.V.dtype) - self.V @ self.U
 
     def forward(self, x: Tensor, masking: Masking | None = None) -> Tensor:
@@ -101,7 +101,7 @@ class _Block(nn.Module):
 
 
 class Target(nn.Module):
-    """Embedding, layers, norm and head; its norms have no weights, as fresh ones are 1."""
+    """Embedding, layers, norm and head. The norms have no weights, because their initial weights are 1."""
 
     def __init__(self, config: Configuration, draw: Callable[[int, int], Tensor]) -> None:
         """Args: draw: makes a matrix [d_in, d_out]."""
@@ -112,7 +112,7 @@ class Target(nn.Module):
         self.head = nn.Parameter(draw(config.hidden, config.vocabulary), requires_grad=False)
 
     def matrices(self) -> Iterator[Site]:
-        """All matrices of the layers, in the order in which a layer applies them."""
+        """All matrices of the layers, in the order of their use."""
         for block in self.blocks:
             yield from block.linears.values()
 
@@ -122,7 +122,7 @@ class Target(nn.Module):
         Args:
             tokens: token ids [rows, sequence].
             maskings: the masking of each site.
-            taps: gets the residual stream before each layer that it has as a key.
+            taps: receives the residual stream before each layer that is one of its keys.
         """
         x = self.embedding[tokens]
         rotation = rotations(x, self.config.hidden // self.config.heads, _ROPE_BASE)
@@ -130,7 +130,7 @@ class Target(nn.Module):
             if taps is not None and layer in taps:
                 taps[layer] = x
             if self.config.remat and torch.is_grad_enabled():
-                # What is drawn in a block has seeds of its own.
+                # A block's draws have their own seeds.
                 x = checkpoint(block, x, rotation, maskings, use_reentrant=False, preserve_rng_state=False)
             else:
                 x = block(x, rotation, maskings)
@@ -159,7 +159,7 @@ def rotations(x: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
 
 
 def rotated(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Queries or keys [rows, heads, sequence, width] after rotary embedding: halves are rotated, not pairs."""
+    """Rotary embedding of queries or keys [rows, heads, sequence, width], by halves and not by pairs."""
     cosines, sines = rotation
     first, second = x.chunk(2, dim=-1)
     return x * cosines + torch.cat((-second, first), dim=-1) * sines

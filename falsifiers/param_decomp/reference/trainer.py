@@ -22,11 +22,10 @@ from harness import Setting
 class Decomposition:
     """A target with random weights, its components, their importances and their adversary.
 
-    The random weights are those of no trained model: the claims are about steps, not about what is found.
+    The weights are random because the claims are about steps, not about what a decomposition finds.
     """
 
     def __init__(self, setting: Setting) -> None:
-        """Draw everything from the setting's seed, alike on every rank."""
         self.config = config = configuration_of(setting.parameters)
         self.seed = setting.seed
         self.device = torch.device("meta" if config.storage == "meta" else setting.device)
@@ -44,47 +43,41 @@ class Decomposition:
             self.importances = ImportanceModel(config, list(self.sites)).to(self.dtype)
         for weight in self.importances.parameters():
             weight.data = self.drawn(*weight.shape) if weight.dim() > 1 else torch.zeros_like(weight)
-        # Importances begin on both sides of both ends of [0, 1].
+        # Initial importances lie on both sides of 0 and of 1.
         self.importances.output.bias.data.fill_(0.5)
         self.adversary = Adversary({name: self.first_source() for name in self.sites})
         self.component_optimizer = torch.optim.AdamW(self.components().values(), weight_decay=0.0)
         self.importance_optimizer = torch.optim.AdamW(self.importance_weights().values(), weight_decay=0.0)
 
     def drawn(self, rows: int, columns: int) -> Tensor:
-        """A normal matrix whose products keep the scale of their inputs."""
+        """A normal matrix that preserves the scale of its inputs."""
         if self.device.type == "meta":
             return torch.empty(rows, columns, device=self.device, dtype=self.dtype)
         drawn = torch.randn(rows, columns, generator=self.generator, dtype=self.dtype).div_(math.sqrt(rows))
         return drawn.to(self.device)
 
     def first_source(self) -> Tensor:
-        """Uniform in [0, 1]."""
         shape = (1, self.config.sequence, self.config.components + 1)
         if self.device.type == "meta":
             return torch.empty(shape, device=self.device, dtype=self.dtype)
         return torch.rand(shape, generator=self.generator, dtype=self.dtype).to(self.device)
 
-    # What falsifiers look at.
+    # The state, for falsifiers.
 
     def target_weights(self) -> Mapping[str, Tensor]:
-        """The frozen matrices by name, with `embedding` and `head`."""
         matrices = {site.name: site.W for site in self.target.matrices()}
         return {"embedding": self.target.embedding, **matrices, "head": self.target.head}
 
     def components(self) -> Mapping[str, Tensor]:
-        """V and U of each site."""
         return {f"{name}.{which}": getattr(site, which) for name, site in self.sites.items() for which in "VU"}
 
     def importance_weights(self) -> Mapping[str, Tensor]:
-        """The weights of the transformer."""
         return dict(self.importances.named_parameters())
 
     def sources(self) -> Mapping[str, Tensor]:
-        """The adversary's, as they are now."""
         return self.adversary.sources
 
     def slots(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Those of both optimizers and of the adversary."""
         optimizers = (
             (self.component_optimizer, self.components()),
             (self.importance_optimizer, self.importance_weights()),
@@ -113,31 +106,25 @@ class Decomposition:
         return tokens[self.rows.start : self.rows.stop].to(self.device)
 
     def divergence(self, masked: Tensor, clean: Tensor) -> Tensor:
-        """KL(clean || masked)."""
         return losses.divergence(masked, clean)
 
     def gates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Two gates of the same logits."""
         return lower_leaky(logits), upper_leaky(logits)
 
     def masking(self, lower: Tensor, source: Tensor, route: Tensor | None = None) -> Masking:
-        """Importance pins a component's mask to 1; the last channel of the source is the residual's, as it is."""
+        """A component's mask is 1 at an importance of 1; the last channel of the source is the residual's mask."""
         return Masking(lower + (1 - lower) * source[..., :-1], source[..., -1].expand(lower.shape[:-1]), route)
 
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """Importance minimality and its frequency term."""
         return losses.minimality(upper, self.p(step), self.config.eps)
 
     def p(self, step: int) -> float:
-        """Falls over the run."""
         return schedule.annealed(self.config.p_start, self.config.p_end, step, self.config.steps)
 
     def component_rate(self, step: int) -> float:
-        """Cosine."""
         return self.scheduled(self.config.component_rate, step)
 
     def importance_rate(self, step: int) -> float:
-        """Cosine."""
         return self.scheduled(self.config.importance_rate, step)
 
     def scheduled(self, rate: float, step: int) -> float:
@@ -152,14 +139,14 @@ class Decomposition:
     # A step.
 
     def step(self, step: int) -> Mapping[str, float]:
-        """Make a step; its values as numbers, their means over ranks, and nothing of tensors without data."""
+        """Make a step; return its values as numbers, averaged over ranks, and nothing for tensors without data."""
         values = self.update(step)
         if self.device.type == "meta":
             return {}
         return {name: float(self.averaged(value.clone())) for name, value in values.items()}
 
     def update(self, step: int) -> Mapping[str, Tensor]:
-        """Raise the sources, make all terms, and update components, importances and sources."""
+        """Raise the sources, compute all terms, and update components, importances and sources."""
         config = self.config
         tokens = self.batch(step)
         clean, lower, upper = self.importances_of(tokens)
@@ -197,7 +184,7 @@ class Decomposition:
         return clean, lower, {name: gate for name, (_, gate) in gates.items()}
 
     def stochastic(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> Tensor:
-        """The mean divergence of all forwards: `samples` for each chunk of sites, routed to random subsets of it."""
+        """The mean divergence of all forwards: `samples` per chunk of sites, routed to random subsets of it."""
         divergences = []
         for chunk in chunks(list(self.sites), self.config.sites_per_chunk):
             for _ in range(self.config.samples):
@@ -209,7 +196,7 @@ class Decomposition:
     def stochastic_maskings(
         self, chunk: list[str], lower: Mapping[str, Tensor], stream: Stream
     ) -> Callable[[str], Masking | None]:
-        """The masking of a chunk's sites. It is made where a site is called, so that no forward keeps all masks."""
+        """The masking of a chunk's sites, computed at the site call, so that a forward does not keep all masks."""
         routes = dict(zip(chunk, stream.uniform_k(len(chunk), self.config.sequence), strict=True))
         places = {name: place for place, name in enumerate(self.sites)}
 
@@ -223,7 +210,7 @@ class Decomposition:
         return masking
 
     def adversarial(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor) -> Tensor:
-        """The divergence with all sites masked by the sources, everywhere."""
+        """The divergence with all sites masked by the sources at all positions."""
         sources = self.adversary.sources
 
         def masking(name: str) -> Masking | None:
@@ -232,7 +219,7 @@ class Decomposition:
         return self.divergence(self.target(tokens, masking), clean)
 
     def warm_up_sources(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> None:
-        """The supplemental ascents: components and importances stand still."""
+        """The ascents before a step, in which components and importances do not change."""
         fixed = {name: gate.detach() for name, gate in lower.items()}
         for _ in range(self.config.ascents):
             term = self.adversarial(tokens, fixed, clean)
@@ -241,7 +228,7 @@ class Decomposition:
             self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), self.source_rate(step))
 
     def main_ascent(self, step: int) -> None:
-        """The last ascent of a step, by the gradients of its own backward pass, without the term's coefficient."""
+        """The last ascent of a step, by the gradients of its backward pass without the term's coefficient."""
         gradients = {}
         for name, source in self.adversary.sources.items():
             assert source.grad is not None
@@ -250,7 +237,7 @@ class Decomposition:
         self.adversary.ascend(gradients, self.source_rate(step))
 
     def average_gradients(self) -> None:
-        """Make every gradient the mean over ranks."""
+        """Average every gradient over ranks."""
         weights: Iterable[Tensor] = (
             *self.components().values(), *self.importance_weights().values(), *self.adversary.sources.values()
         )  # fmt: skip
@@ -259,7 +246,6 @@ class Decomposition:
                 weight.grad = self.averaged(weight.grad)
 
     def averaged(self, gradient: Tensor) -> Tensor:
-        """The mean over ranks."""
         if not dist.is_initialized():
             return gradient
         dist.all_reduce(gradient)

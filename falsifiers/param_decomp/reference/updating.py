@@ -1,4 +1,4 @@
-"""AdamW's update of components, in the memory of the old state or into new memory."""
+"""AdamW's update of components, in place or into new memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _BETAS, _EPS, _RATE = (0.9, 0.999), 1e-8, 1.5e-4
 
 
 class Updates:
-    """Some tensors of equal size, each with a gradient and two moments."""
+    """Tensors of equal size, each with a gradient and two moments."""
 
     def __init__(self, setting: Setting) -> None:
-        """Draw them from the setting's seed."""
         generator = torch.Generator().manual_seed(setting.seed)
         size = setting.parameters["numbers"]
 
@@ -28,7 +27,6 @@ class Updates:
         self.tensors = [(drawn(), drawn() * 0.01, drawn().square() * 0.01) for _ in names]
 
     def state(self) -> Mapping[str, Tensor]:
-        """Weights and moments."""
         kinds = ("weight", "exp_avg", "exp_avg_sq")
         return {
             f"{kind}.{place}": moment
@@ -37,14 +35,13 @@ class Updates:
         }
 
     def update_donating(self) -> None:
-        """Every tensor in place."""
         for (weight, first, second), gradient in zip(self.tensors, self.gradients, strict=True):
             first.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
             second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
             weight.addcdiv_(first, second.sqrt().add_(_EPS), value=-_RATE)
 
     def update_keeping(self) -> None:
-        """As a compiled step without donation: all new tensors are made, and then the old ones are dropped."""
+        """As a compiled step without donation: all new tensors are computed before the old ones are freed."""
         made = []
         for (weight, first, second), gradient in zip(self.tensors, self.gradients, strict=True):
             first = (first * _BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
