@@ -1,1 +1,1 @@
-"""The recommender family: HSTU attention and what is said of it."""
+"""Claims about recommender training: HSTU attention, embedding tables, pipelines, and launching jobs."""

@@ -1,4 +1,4 @@
-"""F-HSTU-FLOPS-001 and F-HSTU-MFU-SUBSTR-001: operations are those of the mask, and peaks those of the named GPU."""
+"""F-HSTU-FLOPS-001 and F-HSTU-MFU-SUBSTR-001: operations are counted by the mask, and peaks belong to the named GPU."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST = 40
 
 
 def falsify_operations(trial: Trial[Accounts]) -> None:
-    """Count the pairs of drawn masks, and let the subject add up, in each rank, what the batches of all ranks cost.
+    """Count the pairs of random masks, and let each rank of the subject sum the operations of all ranks' batches.
 
-    The formula takes half of the history's square for its triangle, so it leaves out half of the diagonal: one product
-    for each row of the history. Not causal, it takes the targets as unseen by all other rows, which see them.
+    The formula takes half of the history's square for its triangle, so it omits half of the diagonal: one product per
+    row of the history. Without causality, it assumes that other rows do not attend to targets, although they do.
     """
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
@@ -64,7 +64,7 @@ def falsify_operations(trial: Trial[Accounts]) -> None:
 
 
 def _sum_errors(trial: Trial[Accounts]) -> list[float]:
-    """How far the sum that each rank has at the end is from one that counts each batch once, for each parallelism."""
+    """The error of each rank's sum against a sum that counts each batch once, for each parallelism."""
     ranks: int = trial.parameters["ranks"]
     generator = torch.Generator().manual_seed(trial.seed)
     cases, right = [], []
@@ -78,7 +78,7 @@ def _sum_errors(trial: Trial[Accounts]) -> list[float]:
 
 
 def _totals(subject: Accounts, cases: Sequence[tuple[int, list[float]]], device: str) -> list[float]:
-    """Be one of the ranks: let the subject sum what this one's batch costs, in each case."""
+    """Run as one of the ranks: let the subject sum the operations of this rank's batch, in each case."""
     rank = dist.get_rank()
     return [float(subject.summed(stated[rank], tensor_parallel)) for tensor_parallel, stated in cases]
 
@@ -96,7 +96,7 @@ def falsify_peaks(trial: Trial[Accounts]) -> None:
 
 
 def _pairs(sequence: list[int], *, causal: bool) -> float:
-    """Return how many keys all rows of a sequence of contextuals, history and targets attend to."""
+    """Return the number of keys that all rows of a sequence of contextuals, history and targets attend to."""
     contextuals, history, targets = sequence
     length = contextuals + history + targets
     empty, offsets = torch.empty(0, 1, 1), torch.tensor([0, length])

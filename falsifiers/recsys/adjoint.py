@@ -1,4 +1,4 @@
-"""F-HSTU-ADJOINT-001: in float64, the output is the definition's, and the gradients are those of the output."""
+"""F-HSTU-ADJOINT-001: in float64, the output has its definition's value, and the gradients are its derivatives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP = 1e-3
 
 
 def falsify(trial: Trial[Attention]) -> None:
-    """Compare outputs with the definition, and gradients along a direction with how the subject's output changes."""
+    """Compare outputs with the definition, and gradients along a direction with differences of the subject's output."""
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question({**case, "dtype": "float64"}, "cpu")

@@ -1,10 +1,10 @@
 """F-HSTU-FWD-001, -BWD-001 and -STRIDE-001: attention and its gradients have the values of the definition.
 
-No bound looks at the largest error of a whole tensor. A row's error is held against the rounding of its own summands; a
-factor that is the same for all rows is found by projecting the answer on the right one, where roundings cancel.
+No bound uses the largest error of a whole tensor. The error of a row is relative to the rounding of its own terms. A
+common factor of all rows is estimated by projecting the answer on the expected one, where roundings cancel.
 
-A case that is asked "again" has an earlier batch, as a subject may keep what it prepared for tensors that are laid out
-alike. The second time, it is asked by a thread that has done nothing on the device yet.
+For a case with "again", the subject first gets another batch of the same layout, because it may cache what it prepared
+for that layout. The second call runs in a thread that has not used the device yet.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from falsifiers.recsys.subject import Answer, Attention, Question
 from harness import Trial
 
 _MANY_ROWS = 64
-"""From so many rows of all heads on, roundings cancel in a projection, and the source's rule has something to say."""
+"""From this many rows of all heads on, roundings cancel in a projection, and the source's rule applies."""
 _STEP = 1e-3
-"""Of the central difference, in units of the inputs."""
+"""The step of the central difference, in units of the inputs."""
 
 
 def falsify_forward(trial: Trial[Attention]) -> None:
@@ -63,7 +63,7 @@ def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
             _answer(trial, before)
         answer = _answer(trial, asked)
         found: dict[str, float] = {}
-        if before is not None:  # its memory is kept until here, so that addresses differ
+        if before is not None:  # keep its memory, so that addresses differ
             again = _answer(trial, asked, _by_new_thread)
             found["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
         rows, scales, ratios = [], [], []
@@ -85,7 +85,7 @@ def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
 
 
 def _search(trial: Trial[Attention], check: Any) -> None:
-    """Try the cases, and then whether the attention depends on its arguments alone."""
+    """Try the cases, then check that the attention depends on its arguments alone."""
     parameters, state = trial.parameters, state_check(trial)
     first = first_cases(parameters)[: parameters["cases"]]
     tried = trial.search(cases(parameters), check, examples=parameters["cases"], first=first)
@@ -106,7 +106,7 @@ def _answer(
     kept = [one.clone() for one in inputs]
     with trial.subject_fault():
         answer = ask(trial.subject, asked)
-        if not all(map(torch.equal, inputs, kept)):  # the truth is computed from them later
+        if not all(map(torch.equal, inputs, kept)):  # the expected values are computed from the inputs later
             raise ValueError("an input was changed in place")
         pairs = ((answer.out, asked.v), (answer.dq, asked.q), (answer.dk, asked.k), (answer.dv, asked.v))
         for got, like in pairs:
@@ -122,7 +122,7 @@ def _pairs(asked: Question, answer: Answer, names: tuple[str, ...]) -> Iterator[
 
 
 def _row_error(asked: Question, got: Tensor, part: Part) -> float:
-    """Return the largest error of a row, in roundings of its summands."""
+    """Return the largest error of a row, relative to one rounding of its terms."""
     if not got.numel():
         return 0.0
     unit = torch.finfo(asked.q.dtype).eps / 2.0
@@ -130,17 +130,17 @@ def _row_error(asked: Question, got: Tensor, part: Part) -> float:
 
 
 def _scale_error(got: Tensor, part: Part) -> float:
-    """Return how far the factor that fits best between answer and truth is from 1."""
+    """Return how far the best-fitting factor between answer and expected value is from 1."""
     return _largest(((got - part.value) * part.value).sum() / (part.value**2).sum())
 
 
 def _source_ratio(got: Tensor, low: Tensor, part: Part) -> float:
-    """Return the largest error, over that of the definition in low precision: L/R of the source's tests."""
+    """Return the largest error relative to that of the definition in low precision: L/R of the source's tests."""
     return _largest((got - part.value).abs().max() / (low.double() - part.value).abs().max())
 
 
 def _adjoint_error(asked: Question, answer: Answer, seed: int) -> float:
-    """Return how far gradients and a directional derivative are apart, in roundings of the gradients' summands."""
+    """Return the error of gradients against a directional derivative, in roundings of the gradients' terms."""
     if not asked.q.numel():
         return 0.0
     generator = torch.Generator().manual_seed(seed + 1)
@@ -169,6 +169,6 @@ def _size(error: float) -> float:
 
 
 def _largest(errors: Tensor) -> float:
-    """Return the largest size of an error; NaN if one is."""
+    """Return the largest absolute error; NaN if one is NaN."""
     sizes = errors.abs()
     return math.nan if bool(sizes.isnan().any()) else float(sizes.max())

@@ -1,7 +1,7 @@
 """The inputs on which attention is tried. A case is JSON; its tensors are drawn from its own seed.
 
-Scores have a mean off zero, so that weights seldom cancel. A tenth of the rows has values a thousand times smaller
-than others, so that an error in them shows only beside their own size.
+The mean of the scores is not zero, so that weights seldom cancel. A tenth of the rows has values a thousand times
+smaller, so an error in them shows only relative to their own size.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ORDERS = ((0, 1, 2), (1, 0, 2))
 """Of rows, heads and width, whose numbers are side by side."""
 _ANY_ORDERS = (*_ORDERS, (0, 2, 1), (2, 1, 0))
 _GAPS = (0, 2, 16)
-"""Numbers behind a head's. A number has two bytes: bulk loads need multiples of 8, and Triton looks for those of 16."""
+"""Gaps after a head, in numbers of two bytes: bulk loads need strides in multiples of 8, and Triton detects 16."""
 _STARTS = (0, 0, 0, 0, 16, 1)
 """Numbers before the first; after one, addresses are no multiples of 16 bytes."""
 _DTYPES = ("bfloat16", "float16")
 _MANY_HEADS = 13
 _LONG = 2048
-"""Room behind the longest sequence. A kernel may be cut otherwise where sequences could be so long."""
+"""Room after the longest sequence. A kernel may choose other blocks if sequences could be this long."""
 
 
 def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -67,16 +67,16 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return cases that every search begins with.
 
-    Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
-    factor show, and once more with another group size alone; groups; room for long sequences; no contextuals and none
-    in any sequence; a window with and without rows that are free of it; no mask but the sequences' ends; sequences of
-    no and of one row; one row alone, of more heads; as many sequences as the parameters' `most_sequences`: 1,025 have
-    more rows than int16 counts. Windows, targets, contextual rows and free rows have sizes that end at a block's edge,
-    or one before or behind it; the rows at the end of these windows are not small.
+    Each head width with targets, contextuals, and its own alpha and scaling length, where defects of a mask or a factor
+    show, and once more with another group size; groups; room for long sequences; no contextuals at all, and none in any
+    sequence; a window with and without rows that are free of it; no mask but the sequences' ends; sequences of no and
+    of one row; a single row with more heads; as many sequences as the parameters' `most_sequences`: 1,025 have more
+    rows than int16 counts. Windows, targets, contextual rows and free rows end at a block's edge, one before or one
+    after it; the rows at the end of these windows have no small values.
 
-    Where all rows are targets, each attends to itself alone, so that errors of weights do not average out. In the
-    interleaved layout, heads of 32 numbers with a gap of 4 lie no multiple of 8 numbers apart, but rows of two of them
-    do. With a gap of 6 neither do, and both distances are multiples of 17.
+    If all rows are targets, each attends only to itself, so that errors of weights do not average out. In the
+    interleaved layout, heads of 32 numbers with a gap of 4 lie no multiple of 8 numbers apart, but rows of two such
+    heads do. With a gap of 6 neither do, and both distances are multiples of 17.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     edge = _edge(longest)
@@ -128,23 +128,22 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _edge(longest: int) -> int:
-    """Return the largest power of two up to a quarter of the longest sequence: a number of whole blocks."""
+    """Return the largest power of two up to a quarter of the longest sequence: a whole number of blocks."""
     return 1 << (longest // 4).bit_length() - 1
 
 
 def question(case: Mapping[str, Any], device: str) -> Question:
-    """Return the tensors of a case, drawn on the CPU, where equal seeds draw equal numbers.
+    """Return the tensors of a case. They are drawn on the CPU, so equal seeds give equal numbers on all devices.
 
-    Of a sequence, as many of the last rows are targets as the case says, and of the rest as many of the first rows are
-    contextual.
+    Of each sequence, the last rows are targets, as many as the case says; of the rest, the first rows are contextual.
     """
     return _question(case, device, is_earlier=False)
 
 
 def earlier(case: Mapping[str, Any], device: str) -> Question:
-    """Return another batch, as one that a trainer has before: with equal strides, but other lengths and values.
+    """Return another batch, for a call before the measured one: equal strides, but other lengths and values.
 
-    Its addresses are multiples of 16 bytes if not all of the case's are, and are not if they are.
+    Its addresses are multiples of 16 bytes if and only if the case's addresses are not.
     """
     return _question(case, device, is_earlier=True)
 
@@ -224,7 +223,7 @@ def _placed(one: Tensor, order: tuple[int, ...], gap: int) -> Tensor:
 
 
 def _moved(one: Tensor, start: int) -> Tensor:
-    """Return an equal tensor with equal strides, and NaN before the first number, if there are any, and in gaps."""
+    """Return an equal tensor with equal strides, and NaN before the first number and in gaps."""
     if start == 0:
         return one
     size = 1 + sum((length - 1) * stride for length, stride in zip(one.shape, one.stride(), strict=True))
@@ -233,5 +232,5 @@ def _moved(one: Tensor, start: int) -> Tensor:
 
 
 def _spread(one: Tensor) -> Tensor:
-    """Return equal counts, every second place of their memory, with -1 between them."""
+    """Return equal counts at every second place of memory, with -1 between them."""
     return one.new_full((2 * len(one),), -1)[::2].copy_(one)

@@ -1,4 +1,4 @@
-"""Whether HSTU attention depends on its arguments alone, and leaves them as they are."""
+"""Checks that HSTU attention depends on its arguments alone and does not modify them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import FEW_CALLS, STATE, StateCheck
 
 _SLACK = 8.0
-"""Times the bound of a relation. Attention rounds its weights to the inputs' dtype; the claims bound that error."""
+"""Factor of the bound of a relation. Attention rounds its weights to the inputs' dtype; the claims bound that error."""
 
 
 def state_check(trial: Trial[Attention]) -> StateCheck:

@@ -57,9 +57,9 @@ def falsify(trial: Trial[Suite]) -> None:
 
 
 def _collected(folder: Path, places: list[Path]) -> tuple[int, str]:
-    """Return pytest's status, and what it says of its collection.
+    """Return pytest's exit status and the output of its collection.
 
-    Whole folders are collected, because a conftest.py cannot leave out a file that the command names. Plugins of this
+    Whole folders are collected, because a conftest.py cannot exclude a file that the command names. Plugins of this
     environment are not loaded.
     """
     search = os.pathsep.join([str(folder), str(folder.parent), os.environ.get("PYTHONPATH", "")])

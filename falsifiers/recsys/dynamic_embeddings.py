@@ -1,7 +1,7 @@
-"""F-DYNEMB-LOOKUP-001, -EVICT-001, -REHASH-001 and -DUMP-001: a dynamic table has what its model has, at every step.
+"""F-DYNEMB-LOOKUP-001, -EVICT-001, -REHASH-001 and -DUMP-001: a dynamic table equals its model at every step.
 
-Each scenario trains a table by itself: lookups with inserts, gradients through autograd, evaluations in between. What
-follows a scenario with a mistake shows nothing more and is left out.
+Each scenario trains a table of its own: lookups with inserts, gradients through autograd, evaluations in between. After
+the first scenario with an error, the others are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
 HOT = 21
-"""How often the hot keys of NVIDIA's test are asked for."""
+"""How often NVIDIA's test looks up its hot keys."""
 _LARGEST = (1 << 63) - 1
 
 Scenario = Callable[[], Found]
@@ -44,7 +44,7 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
         return watch.found
 
     def crowded() -> Found:
-        """Ask for more keys of one bucket than it has slots."""
+        """Look up more keys of one bucket than it has slots."""
         chance = chance_of(trial.seed, "crowded")
         watch = Watch.of(trial, Recipe(dim, 2, 2, "step", "adagrad", eps=0.5, initial="constant", spread=0.5), chance)
         crowd = keys_in_bucket(1, 2, BUCKET + 9, trial.seed)
@@ -76,7 +76,7 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
 
 
 def falsify_evictions(trial: Trial[Tables]) -> None:
-    """Fill tables beyond their capacity under each kind of score."""
+    """Fill tables beyond their capacity with each kind of score."""
 
     def filled(scoring: Scoring, buckets: int) -> Found:
         chance, slots = chance_of(trial.seed, scoring), buckets * BUCKET
@@ -110,7 +110,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 
 
 def falsify_growth(trial: Trial[Tables]) -> None:
-    """Fill tables to exactly half, and by one key more, until they have grown to their most."""
+    """Fill tables to exactly half, then by one more key, until they have reached their largest size."""
 
     def grown(**more: Any) -> Found:
         chance = chance_of(trial.seed, more)
@@ -209,7 +209,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
 
 
 def _run(trial: Trial[Tables], scenarios: list[Scenario], names: dict[str, str]) -> None:
-    """Run scenarios until one finds a mistake, and record by name what each has found."""
+    """Run scenarios until one finds an error, and record the findings by name."""
     found: list[Found] = []
     for scenario in scenarios:
         found.append(scenario())

@@ -34,22 +34,22 @@ Scoring = Literal["timestamp", "step", "lfu", "custom"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a table is made of.
+    """The parameters of a table.
 
     Attributes:
         dim: numbers of a row.
         buckets, most_buckets: at first, and at most; powers of two.
-        scoring: what a training lookup makes of a key's score. "timestamp": the time of the lookup, later than any
-            before. "step": the number of the lookup, from 1. "lfu": one more for each occurrence. "custom": the number
-            that comes with the lookup.
-        optimizer: what a gradient does to a row; state begins at 0.
+        scoring: how a training lookup sets a key's score. "timestamp": the time of the lookup, later than any before.
+            "step": the number of the lookup, from 1. "lfu": one more for each occurrence. "custom": the number passed
+            with the lookup.
+        optimizer: how a gradient changes a row; state begins at 0.
             "sgd": `row -= rate * g`.
             "adagrad": `sum += g * g; row -= rate * g / (sqrt(sum) + eps)`.
             "rowwise_adagrad": the same, with one sum for a row, of the mean of `g * g`.
             "adam": `m` and `v` with factors 0.9 and 0.999, both divided by `1 - factor ** updates`;
-            `row -= rate * m / (sqrt(v) + eps)`. `updates` are the table's; rows without a gradient stand still.
+            `row -= rate * m / (sqrt(v) + eps)`. `updates` counts the table's; rows without a gradient do not change.
         initial, num_embeddings, spread, seed: see the module.
-        cached_buckets: if not 0, rows are in the host's memory, and so many buckets of them on the device in front.
+        cached_buckets: if not 0, rows are in host memory, and the device caches this many buckets of them.
     """
 
     dim: int
@@ -104,12 +104,12 @@ class Table(Protocol):
         ...
 
     def load(self, path: Path) -> None:
-        """Take over the keys of such a file with all that it has of them, and its counts if they are larger.
+        """Load the keys of such a file with all their state, and its counts if they are larger.
 
         A table with fewer buckets than the file's doubles until it has as many, or `most_buckets` if they are fewer.
 
         Raises:
-            Exception: the file's rows have another `dim`. Nothing of the table has changed.
+            Exception: the file's rows have another `dim`. The table has not changed.
         """
         ...
 
@@ -124,8 +124,8 @@ class Tables(Protocol):
     def sharded(self, recipe: Recipe, device: str) -> Table:
         """Return this rank's part of a table over all ranks of torch.distributed's default group.
 
-        Each rank has a table of its own with this recipe, for the keys that it owns. All ranks call `train`, its
-        backward pass and `evaluate` together, each with keys of its own. `size`, `capacity` and `dump` speak of the
-        rank's own part; `load` takes the keys that the rank owns.
+        Each rank has a table with this recipe for the keys that it owns. All ranks call `train`, its backward pass and
+        `evaluate` together, each with its own keys. `size`, `capacity` and `dump` cover the rank's part; `load` takes
+        the keys that the rank owns.
         """
         ...

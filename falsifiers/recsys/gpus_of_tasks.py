@@ -1,4 +1,4 @@
-"""F-SLURM-GPU-TASK-001: a batch file asks for at least as many GPUs on a node as it starts tasks there."""
+"""F-SLURM-GPU-TASK-001: a batch file requests at least as many GPUs per node as it starts tasks there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["File", "falsify"]
 
 
 def falsify(trial: Trial[BatchFile]) -> None:
-    """Compare tasks and GPUs of a node, for each component of the job.
+    """Compare tasks and GPUs per node, for each component of the job.
 
-    A component that asks for 0 GPUs beside others with some has tasks that need none.
+    If a component requests 0 GPUs and others have some, its tasks need none.
     """
     with trial.subject_fault():
         text = trial.subject.text()
@@ -39,7 +39,7 @@ def _tasks(asked: Request) -> int | Unobserved:
 
 
 def _gpus(asked: Request, of_a_node: int) -> int | Unobserved:
-    """Return the GPUs of a node. A file that asks for none by name gets those that the parameter says a node has."""
+    """Return the GPUs of a node. If the file requests none by name, a parameter says how many a node has."""
     if asked.gpus_per_node is not None:
         return asked.gpus_per_node
     return of_a_node or Unobserved(

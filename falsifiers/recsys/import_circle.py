@@ -1,12 +1,13 @@
-"""F-IMPORT-CYCLE-001: a module of a circle imports if the module that needs it is imported before.
+"""F-IMPORT-CYCLE-001: a module of an import cycle can be imported after the module that needs it.
 
-The falsifier writes packages with a circle like that of torch._higher_order_ops.triton_kernel_wrap, and runs the
-subject's program in processes of its own. In the circle, the wanted module leads to the first one, which takes a name
-from the wanted one:
+The falsifier writes packages with a cycle like that of torch._higher_order_ops.triton_kernel_wrap, and runs the
+subject's program in separate processes. In the cycle, the wanted module leads to the first one, which imports a name
+from it:
 
     wanted -> link -> … -> first -> from wanted import NAME
 
-If the wanted module begins, it has no NAME yet when that line runs. If the first one begins, it has.
+If the import starts with the wanted module, NAME does not exist yet when that line runs. If it starts with the first
+one, NAME exists.
 """
 
 from __future__ import annotations
@@ -39,28 +40,28 @@ print("\\n" + json.dumps(found.count(False)))
 
 @dataclass(frozen=True)
 class _Packages:
-    """A folder with packages that have a circle."""
+    """A folder with packages that have an import cycle."""
 
     folder: Path | None
-    """None for installed ones."""
+    """None for installed packages."""
     wanted: str
     first: str
     last_names: tuple[str, str]
-    """What the ends of the wanted and of the first module define."""
+    """The last names that the wanted and the first module define."""
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """How a program ended."""
+    """The result of a program."""
 
     status: int
     incomplete: int
-    """Of the wanted and the first module, how many lack their last name."""
+    """How many of the wanted and the first module lack their last name."""
     error: str
 
 
 def falsify(trial: Trial[ImportOrder]) -> None:
-    """Run the program on circles of several lengths, and on one with a module that is really missing."""
+    """Run the program on cycles of several lengths, and on one with a module that is really missing."""
     links: list[int] = trial.parameters["links"]
     statuses, incomplete, hidden = [], [], []
     for position, count in enumerate(links):
@@ -89,7 +90,7 @@ def _program(trial: Trial[ImportOrder], packages: _Packages) -> str:
 
 
 def _written(folder: Path, links: int, seed: int, missing: str = "") -> _Packages:
-    """Write a package with a circle of `links` modules between the wanted and the first one."""
+    """Write a package with a cycle of `links` modules between the wanted and the first one."""
     root = f"ring{random.Random(seed).randrange(10**6)}"  # noqa: S311 - a name, and no secret
     wanted, first = f"{root}.operators.wrapped", f"{root}.inductor.dependencies"
     between = [f"{root}.link{number}" for number in range(links)]

@@ -1,4 +1,4 @@
-"""F-PIPE-MATRIX-001: the tests of pipelines run in every cell of their parameters."""
+"""F-PIPE-MATRIX-001: the tests of pipelines run for every combination of their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Suite(Protocol):
     """A test file with parameters; built as `Subject(setting)`."""
 
     def arguments(self) -> Sequence[str]:
-        """Return what pytest gets: the file, and whatever selects among its tests."""
+        """Return pytest's arguments: the file, and any filters of its tests."""
         ...
 
 
@@ -25,10 +25,10 @@ Cell = tuple[tuple[str, str], ...]
 
 
 def falsify(trial: Trial[Suite]) -> None:
-    """Run the tests, and once more collect those that the filter selects.
+    """Run the tests, and once more collect the tests that the filter selects.
 
-    A cell counts by its values, not by its number: equal values twice are one cell. A test that is skipped or expected
-    to fail has not run.
+    A cell is identified by its values: equal values twice are one cell. A test that is skipped or expected to fail has
+    not run.
     """
     with trial.subject_fault():
         arguments = [*trial.subject.arguments()]
@@ -48,7 +48,7 @@ def falsify(trial: Trial[Suite]) -> None:
 
 
 class _Heard:
-    """A plugin that notes which cells are collected and which run."""
+    """A pytest plugin that records which cells are collected and which run."""
 
     def __init__(self) -> None:
         self.collected: list[Cell] = []
@@ -70,7 +70,7 @@ class _Heard:
 
 
 def _run(arguments: Sequence[str], workspace: Path) -> _Heard:
-    """Run pytest in this process, without any configuration or plugin of the project."""
+    """Run pytest in this process, without the project's configuration and plugins."""
     (workspace / "pytest.ini").write_text("[pytest]\n")
     alone = [f"--rootdir={workspace}", "-c", f"{workspace / 'pytest.ini'}", "--disable-plugin-autoload", "-q"]
     alone += [

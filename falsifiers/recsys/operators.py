@@ -1,6 +1,6 @@
-"""F-HSTU-DISPATCH-001, -HEADDIM-GUARD-001, -CTX-GUARD-001 and -DTYPE-001: what runs where, and what is refused.
+"""F-HSTU-DISPATCH-001, -HEADDIM-GUARD-001, -CTX-GUARD-001 and -DTYPE-001: dispatch and guards of the operators.
 
-The compute capability is pretended, so these show the table and the guards, not the code of the named operators.
+The compute capability is simulated, so the claims cover the table and the guards, not the code of the named operators.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def falsify_dispatch(trial: Trial[Operators]) -> None:
 
 
 def falsify_widths(trial: Trial[Operators]) -> None:
-    """Run every width of heads on every capability, both ways."""
+    """Run every head width on every capability, forward and backward."""
     supported = {number: trial.parameters[f"widths_on_{number}"] for number in (8, 9, 10)}
 
     def check(case: Mapping[str, Any]) -> dict[str, int]:
@@ -62,7 +62,7 @@ def falsify_widths(trial: Trial[Operators]) -> None:
 
 
 def falsify_contextuals(trial: Trial[Operators]) -> None:
-    """Run sequences with contextual rows, with none, and with a count of none, on every capability."""
+    """Run sequences with contextual rows, without them, and with a count of zero, on every capability."""
 
     def check(case: Mapping[str, Any]) -> dict[str, int]:
         capability = case["capability"]
@@ -83,7 +83,7 @@ def falsify_contextuals(trial: Trial[Operators]) -> None:
 
 
 def falsify_dtypes(trial: Trial[Operators]) -> None:
-    """Run each dtype on every capability, both ways."""
+    """Run each dtype on every capability, forward and backward."""
 
     def check(case: Mapping[str, Any]) -> dict[str, int]:
         accepted = _accepted(trial, _small(case, trial.device), case["capability"])
@@ -110,7 +110,7 @@ def _small(case: Mapping[str, Any], device: str) -> Question:
 
 
 def _accepted(trial: Trial[Operators], asked: Question, capability: int) -> list[bool]:
-    """Return whether forward and backward pass give an answer."""
+    """Return whether forward and backward pass accept the inputs."""
     accepted = []
     for way in (trial.subject.forward, trial.subject.backward):
         with trial.subject_fault():

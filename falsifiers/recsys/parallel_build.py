@@ -1,8 +1,8 @@
-"""F-BUILD-PAR-001: torch's BuildExtension compiles side by side with ninja, and one file after another without it.
+"""F-BUILD-PAR-001: torch's BuildExtension compiles in parallel with ninja, and one file after another without it.
 
-Compilers are counted, not timed. Each compiler stops before it begins, and waits for a word from the falsifier. That
-looks at the processes of the build until none of them runs or is about to: then no further compiler starts before one
-ends, and those that wait are those that would work at the same time.
+Compilers are counted, not timed. Each compiler waits at its start for a word from the falsifier. The falsifier watches
+the processes of the build until none of them runs or is ready to run. Then no other compiler starts before one ends, so
+the waiting ones are those that would run at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness import NotMeasured, Trial
 _SECONDS = 400.0
 """A build that takes longer waits for something that this machine does not have."""
 _LOOKS = 3
-"""So often in a row every process must be found waiting."""
+"""How many times in a row every process must be found waiting."""
 _PAUSE = 0.005
 _COMPILER = """#!/bin/sh
 case " $* " in
@@ -72,7 +72,7 @@ def _written(folder: Path, files: int) -> list[Path]:
 
 
 def _built(trial: Trial[ExtensionBuild], folder: Path, sources: list[Path], real: str, path: str) -> list[int]:
-    """Build in a fork; how many compilers waited each time that nothing else went on."""
+    """Build in a fork; return how many compilers waited each time that nothing else ran."""
     waiting = folder / "waiting"
     waiting.mkdir()
     compiler = folder / "c++"
@@ -98,7 +98,7 @@ def _build(subject: Any, sources: Sequence[Path], folder: Path, variables: dict[
 
 
 def _watched(build: ForkProcess, waiting: Path) -> list[int]:
-    """Let compilers begin whenever no other process of the build goes on, until the build ends."""
+    """Release compilers whenever no other process of the build runs, until the build ends."""
     starts: list[int] = []
     released: set[str] = set()
     quiet, before = 0, set[str]()
@@ -121,9 +121,9 @@ def _watched(build: ForkProcess, waiting: Path) -> list[int]:
 
 
 def _all_wait() -> bool:
-    """Return whether no thread of the processes below this one runs, is about to, or waits for a disk.
+    """Return whether no thread of the processes below this one runs, is ready to run, or waits for a disk.
 
-    If the subject has a process of its own, the compilers are below that one, which is below this one too.
+    If the subject has a process of its own, the compilers are below it, and it is below this one too.
     """
     pending = [child.pid for child in psutil.Process().children()]
     try:

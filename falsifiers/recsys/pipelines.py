@@ -1,6 +1,7 @@
 """F-PIPE-PARITY-001 and F-PIPE-CKPT-001: pipelines change when work is done, and nothing else.
 
-Every stream sleeps in some case, so that what is not waited for is not there. The truth is a plain loop in float64.
+Each stream is slow in some case, so that data without a wait are not ready. The expected values come from a plain loop
+in float64.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _RELATIVE, _ABSOLUTE = 1e-5, 1e-8
 """The tolerances of torch.allclose."""
 _KINDS: Mapping[str, Kind] = {"none": "none", "native": "native", "prefetch": "prefetch"}
 _AHEAD: Mapping[Kind, int] = {"native": 1, "prefetch": 2}
-"""Of each pipeline that overlaps, the streams that work ahead of steps: of copies, and of rows."""
+"""For each pipeline with overlap, the streams that run ahead of steps: of copies, and of rows."""
 
 
 def falsify_parity(trial: Trial[Training]) -> None:
@@ -64,7 +65,7 @@ def falsify_parity(trial: Trial[Training]) -> None:
 
 
 def falsify_checkpoints(trial: Trial[Training]) -> None:
-    """Train, save, load into another pipeline with other weights, and go on; the first run goes on, too."""
+    """Train, save, load into another pipeline with other weights, and continue; the first run continues too."""
     before, after = trial.parameters["before"], trial.parameters["after"]
     lists: dict[str, list[float]] = {}
     for number, words in enumerate(trial.parameters["trainings"]):
@@ -85,7 +86,7 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
             read = reader.state()
             ends = []
             for run in (writer, reader):
-                outcomes = run.train(world.batches, after + 1)  # the data end one step before
+                outcomes = run.train(world.batches, after + 1)  # the data end one step earlier
                 outcomes += run.train(world.batches, 1)
                 ends.append(_Trained(outcomes, run.state()))
         later = halves[1].outcomes[before:]
@@ -106,7 +107,7 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
 
 @dataclass(frozen=True)
 class _World:
-    """What all runs of a case share."""
+    """The common parts of all runs of a case."""
 
     recipe: Recipe
     weights: Mapping[str, Tensor]
@@ -150,12 +151,12 @@ def _logits(outcomes: Iterable[Outcome]) -> list[Tensor]:
 
 
 def _values(state: Mapping[str, Tensor], names: Iterable[str]) -> list[Tensor]:
-    """Return the tensors of these names; NaN for one that is not there."""
+    """Return the tensors of these names; NaN for absent ones."""
     return [state.get(name, torch.tensor(math.nan)) for name in names]
 
 
 def _apart(one: _Trained, other: _Trained) -> int:
-    """Return how many tensors of outcomes and states have other bits, or are in one of them only."""
+    """Return how many tensors of outcomes and states have other bits, or are in only one of them."""
     pairs = zip_longest(one.outcomes, other.outcomes)
     return _states_apart(one.state, other.state) + sum(
         mine is None or its is None or not _same(mine.loss, its.loss) or not _same(mine.logits, its.logits)
@@ -182,7 +183,7 @@ def _error(got: Tensor, right: Tensor) -> float:
 
 
 def _share(got: Tensor, right: Tensor) -> float:
-    """Return the largest error, as a share of the largest number."""
+    """Return the largest error, relative to the largest number."""
     if got.shape != right.shape:
         return math.inf
     got, right = got.detach().double().cpu(), right.detach().double().cpu()
@@ -190,5 +191,5 @@ def _share(got: Tensor, right: Tensor) -> float:
 
 
 def _worst(errors: Iterable[float]) -> float:
-    """Return the largest; NaN counts as infinite."""
+    """Return the largest number; NaN counts as infinite."""
     return max((math.inf if math.isnan(one) else one for one in errors), default=0.0)

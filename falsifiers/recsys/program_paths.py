@@ -1,4 +1,4 @@
-"""A PATH on which one program cannot be found."""
+"""A PATH without one program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def without(program: str, folder: Path) -> str:
-    """Return PATH with links in the place of each folder that has the program.
+    """Return PATH with a folder of links instead of each folder that has the program.
 
     Args:
         folder: where the links are made; it must not exist.

@@ -1,7 +1,7 @@
 """F-SLURM-ENV-001: every task of a batch file exports its own ranks, and torchrec finds the size of a node.
 
-The file runs, from its first to its last line. Only Slurm and the trainer are replaced: programs in front on PATH stand
-in for srun, scontrol, hostname, and for Python, which notes its variables.
+The whole file runs. Only Slurm and the trainer are replaced: programs at the front of PATH replace srun, scontrol,
+hostname and Python, which records its variables.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _PORTS = {
     **{program: _NOTING.format(program=program) for program in _TRAINERS},
     **dict.fromkeys(_IDLE, "#!/bin/sh\n"),
 }
-"""The text of each program that stands in, by name."""
+"""The text of each replacing program, by name."""
 
 Variables = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class _Topology:
-    """Nodes, the tasks of each, and whether the submission said how many tasks a node has."""
+    """Nodes, the tasks of each, and whether the submission stated the tasks per node."""
 
     nodes: int
     per_node: int
@@ -65,7 +65,7 @@ Check = Callable[[Variables, _Topology], bool]
 
 
 def falsify(trial: Trial[BatchFile]) -> None:
-    """Run the file as jobs of several topologies, and read what each task of some nodes exports."""
+    """Run the file as jobs of several topologies, and read the variables that each task of some nodes exports."""
     with trial.subject_fault():
         text = trial.subject.text()
     file = trial.workspace / "job.sbatch"
@@ -88,7 +88,7 @@ def falsify(trial: Trial[BatchFile]) -> None:
 
 
 def _topologies(trial: Trial[BatchFile], *, always_stated: bool) -> list[_Topology]:
-    """Return those of the contract, then drawn ones. A file that states its tasks for each node always has them."""
+    """Return the contract's topologies, then random ones. A file that states tasks per node always has them."""
     chance = random.Random(trial.seed)  # noqa: S311
     named = [_named(text) for text in trial.parameters["topologies"]]
     drawn = [
@@ -106,7 +106,7 @@ def _named(text: str) -> _Topology:
 
 
 def _some_nodes(trial: Trial[BatchFile], topology: _Topology) -> list[int]:
-    """Return the first node, the last, and others between."""
+    """Return the first node, the last, and some between."""
     most = trial.parameters["nodes_run"]
     ends = {0, topology.nodes - 1}
     between = [node for node in range(topology.nodes) if node not in ends]
@@ -115,7 +115,7 @@ def _some_nodes(trial: Trial[BatchFile], topology: _Topology) -> list[int]:
 
 
 def _job(trial: Trial[BatchFile], file: Path, topology: _Topology, nodes: list[int]) -> list[Variables]:
-    """Run the file as the batch script of a job; what each task exported when it started its trainer last."""
+    """Run the file as a job's batch script; return the variables of each task at the last start of its trainer."""
     bash = shutil.which("bash")
     if bash is None:
         raise NotMeasured("bash is not installed, and a batch file is a script for it")
@@ -171,7 +171,7 @@ def _of_batch_script(topology: _Topology) -> dict[str, str]:
 
 
 def _programs(folder: Path) -> Path:
-    """Make the programs that stand in, once."""
+    """Make the replacing programs, once."""
     if not folder.exists():
         folder.mkdir()
         for name, text in _PORTS.items():
@@ -181,7 +181,7 @@ def _programs(folder: Path) -> Path:
 
 
 def _is_wrong(check: Check, variables: Variables, topology: _Topology) -> bool:
-    """Return whether a task's variables are wrong; one that is not set, or is no number, is."""
+    """Return whether a task's variable is wrong; an unset one, or one that is no number, is."""
     try:
         return check(variables, topology)
     except (KeyError, ValueError, ZeroDivisionError):
@@ -202,10 +202,10 @@ def _resolves_another(variables: Variables, topology: _Topology) -> bool:
 
 @cache
 def _torchrec() -> Any:
-    """Return torchrec's own function, or None where torchrec does not import."""
+    """Return torchrec's own function, or None if torchrec cannot be imported."""
     try:
         from torchrec.distributed.comm import get_local_size
-    except Exception:  # it loads fbgemm's libraries, which may not fit this machine
+    except Exception:  # the import loads fbgemm's libraries, which may not fit this machine
         return None
     return get_local_size
 

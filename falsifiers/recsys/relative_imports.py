@@ -1,4 +1,4 @@
-"""F-CUTLASS-RELATIVE-001: which version of cutlass-dsl is the first whose preprocessor takes `from . import NAME`."""
+"""F-CUTLASS-RELATIVE-001: the first version of cutlass-dsl whose preprocessor accepts `from . import NAME`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Preprocessors(Protocol):
 
 
 def falsify(trial: Trial[Preprocessors]) -> None:
-    """Let each version import what two modules of a package import."""
+    """Let each version process the imports of two modules of a package."""
     takes, takes_named = list[str](), list[str]()
     with _package(trial.workspace):
         for version in trial.parameters["versions"]:
@@ -61,7 +61,7 @@ def _package(workspace: Path) -> Iterator[None]:
 
 
 def _preprocessor(text: str) -> Any:
-    """Run the module between stand-ins for its neighbours; an object of the class that collects imports."""
+    """Run the module with replaced neighbours; return an object of the class that collects imports."""
     parent, common = ModuleType("preprocessed"), ModuleType("preprocessed.common")
     parent.__path__, common.__all__ = [], []  # type: ignore[attr-defined]
     around = {
@@ -81,7 +81,7 @@ def _preprocessor(text: str) -> Any:
 
 
 def _imported(preprocessor: Any, name: str) -> dict[str, Any]:
-    """What the preprocessor imports for a module of the package; nothing if it raises ImportError."""
+    """The imports that the preprocessor finds for a module of the package; empty if it raises ImportError."""
     module = sys.modules[f"{_PACKAGE}.{name}"]
     found: dict[str, Any] = {}
     try:

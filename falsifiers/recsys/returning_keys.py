@@ -1,8 +1,8 @@
 """F-DYNEMB-LOOKUP-001: the scenarios of `dynamic_embeddings`, and keys that return while their old rows are cached.
 
-Random keys seldom show the latter: a cache that is smaller than a batch has no row of the batch before. Here scores and
-times are opposed, for any sizes and seed. The table evicts the keys of the lowest score, which the cache got last; to
-take their successors, the cache gives up the rows that it got first.
+Random keys seldom cover that: a cache that is smaller than a batch holds no row of the batch before. Here scores and
+times are opposed, for any sizes and seed. The table evicts the keys of the lowest score, which entered the cache last;
+for their successors, the cache drops the rows that entered first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MORE = BUCKET // 4
 
 
 def falsify_lookups(trial: Trial[Tables]) -> None:
-    """Train tables of all kinds; then fill a bucket, evict keys that are cached, and ask for them again."""
+    """Train tables of all kinds; then fill a bucket, evict keys that are cached, and look them up again."""
     falsify_kinds(trial)
     dim, buckets = trial.parameters["dim"], trial.parameters["buckets"]
     recipe = Recipe(

@@ -1,6 +1,6 @@
-"""Stands in for srun within a simulated job: runs a command once for each task, as Slurm would set its variables.
+"""Replaces srun in a simulated job: runs a command once per task, with the variables that Slurm would set.
 
-It is a program, which finds in its environment where to note what (`NODES`, `TASK`).
+As a program, it reads from its environment which tasks to run and where to record them (`NODES`, `TASK`).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import sys
 from pathlib import Path
 
 NODES = "SIMULATED_NODES"
-"""The variable with the indices of the nodes whose tasks are to run."""
+"""The variable with the indices of the nodes whose tasks run."""
 RECORDS = "SIMULATED_RECORDS"
-"""The variable with the folder of what tasks note."""
+"""The variable with the folder for the tasks' records."""
 LAYOUT = "layout"
-"""The file there that says that a step asks for other tasks than the job has."""
+"""The file in that folder that names a step with other tasks than the job's."""
 TASK = "SIMULATED_TASK"
-"""The variable by which a task knows its node and its place there."""
+"""The variable with a task's node and its index there."""
 
 
 def main(words: list[str]) -> int:
-    """Run the command for the tasks of some nodes; the largest exit status."""
+    """Run the command for the tasks of some nodes; return the largest exit status."""
     from falsifiers.recsys.oracle.batch_options import parsed
 
     options, command = parsed(words)
     nodes, tasks = int(os.environ["SLURM_NNODES"]), int(os.environ["SLURM_NTASKS"])
     per_node = tasks // nodes
     if options.get("ntasks", options.get("ntasks-per-node")) == "1" and options.get("nodes", "1") == "1" and tasks > 1:
-        # Such as `srun -N1 -n1 -w "$first" hostname`, which asks a node something before the training.
+        # Such as `srun -N1 -n1 -w "$first" hostname`, which queries a node before the training.
         asked = {"SLURMD_NODENAME": options.get("nodelist", "node0")}
         return subprocess.run(command, env=os.environ | asked).returncode
     layout = {"nodes": nodes, "ntasks": tasks, "ntasks-per-node": per_node}

@@ -1,7 +1,7 @@
-"""F-HSTU-ASSERT-COUNT-001 and F-HSTU-COVERAGE-001: what the smoke test of the attention executes, and what it asserts.
+"""F-HSTU-ASSERT-COUNT-001 and F-HSTU-COVERAGE-001: what the smoke test of the attention executes and asserts.
 
-The tests run as pytest runs them, in a process of their own. The compute capability is pretended: a conftest.py sets it
-before the tests are imported.
+The tests run under pytest in a separate process. The compute capability is simulated: a conftest.py sets it before the
+tests are imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SmokeTests(Protocol):
 
 
 def falsify_assertions(trial: Trial[SmokeTests]) -> None:
-    """Count what asserts before and after the backward pass, and make each assertion fail."""
+    """Count the assertions before and after the backward pass, and make each assertion fail."""
     suite, text = _suite(trial, [9])
     ledger = _run(suite)
     backward = _line_of_backward(text)
@@ -79,7 +79,7 @@ def _suite(trial: Trial[SmokeTests], capabilities: list[int]) -> tuple[Suite, st
 
 
 def _run(suite: Suite) -> Ledger:
-    """Run the tests. If one fails where Triton's interpreter does not work on its own, nothing is measured."""
+    """Run the tests. If one fails because Triton's interpreter does not work here, raise NotMeasured."""
     ledger = suite.run()
     if _failed(ledger, "") and (why := misfit()):
         raise NotMeasured(why)

@@ -1,4 +1,4 @@
-"""F-COUNT-SOURCE-001: pytest collects from the source's own tests as many cases, and such cases, as the source says."""
+"""F-COUNT-SOURCE-001: pytest collects from the source's own tests the cases that the source states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Files(Protocol):
 
 
 def falsify(trial: Trial[Files]) -> None:
-    """Collect all files, and then what the filter leaves of one."""
+    """Collect all files, then the cases of one that remain after the filter."""
     given = trial.parameters
     folder = trial.workspace / "suite"
     folder.mkdir()
@@ -60,7 +60,7 @@ def falsify(trial: Trial[Files]) -> None:
 
 
 def _collected(folder: Path, arguments: Sequence[str]) -> tuple[list[str], Cases]:
-    """Return what pytest says of files that it cannot collect, and the cases that it would run."""
+    """Return pytest's messages about files that it cannot collect, and the cases that would run."""
     found = folder.parent / "cases.json"
     found.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]

@@ -18,7 +18,7 @@ _PARTS = ("out", "dq", "dk", "dv")
 
 
 class FusedFunction(Protocol):
-    """A fused HSTU function on a pretended compute capability; built as `Subject(setting)`.
+    """A fused HSTU function on a simulated compute capability; built as `Subject(setting)`.
 
     Attributes:
         calls: the names of the operators that ran so far, in order.
@@ -35,7 +35,7 @@ class FusedFunction(Protocol):
 
 
 def falsify(trial: Trial[FusedFunction]) -> None:
-    """Run every width on every capability, both ways, and then what 10 does not support and what no GPU has."""
+    """Run every width on every capability, forward and backward; then inputs that 10 or any GPU does not support."""
     given = trial.parameters
     table = dict(zip(given["capabilities"], zip(given["forward"], given["backward"], strict=True), strict=True))
     narrow = given["head_dim"]
@@ -92,7 +92,7 @@ def _question(case: Mapping[str, Any], trial: Trial[Any]) -> Question:
 
 
 def _both(trial: Trial[FusedFunction], one: Question, forward: int, backward: int) -> tuple[list[str], Answer | None]:
-    """The operators that ran, and the answer. Where the function raises, its error ends the list."""
+    """The operators that ran, and the answer. If the function raises, the error ends the list."""
     trial.subject.calls.clear()
     answer = None
     with trial.subject_fault():

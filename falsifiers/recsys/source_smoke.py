@@ -1,4 +1,4 @@
-"""F-HSTU-SOURCE-SMOKE-001: the source's smoke test covers its matrix, and notices what is wrong in every cell."""
+"""F-HSTU-SOURCE-SMOKE-001: the source's smoke test covers its matrix, and detects a wrong result in every cell."""
 
 from __future__ import annotations
 

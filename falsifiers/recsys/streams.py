@@ -1,15 +1,15 @@
-"""Streams that the falsifier gives to a subject, so that it can make any of them slow.
+"""Streams that the falsifier passes to a subject, so that it can slow any of them down.
 
 On a GPU the streams are CUDA streams. A slow one launches a sleeping kernel before each of its tasks.
 
-On a CPU each stream is a queue. The host appends tasks, and a schedule picks the queue whose first task runs next. Only
-events order tasks of different queues. A slow queue advances only when no other queue can, so a missing wait shows on
-every machine, and in every run alike. If `slow` is "long", which a CPU alone has, the tasks of all streams but COMPUTE
-take long: a task reads its inputs as soon as it may, but the outputs of a stream's last tasks before a wait appear only
-when no other stream can advance.
+On a CPU each stream is a queue. The host appends tasks, and a schedule selects the queue whose first task runs next.
+Only events order tasks of different queues. A slow queue advances only when no other queue can, so a missing wait shows
+on every machine, in every run. If `slow` is "long", which only a CPU supports, the tasks of all streams but COMPUTE
+take long: a task reads its inputs as early as possible, but the outputs of a stream's last tasks before a wait appear
+only when no other stream can advance.
 
-Memory behaves as in torch's caching allocator: what the host lets go of is given away again at once in the stream that
-allocated it, though tasks of other streams may still read it, unless `keep` said so.
+Memory behaves as in torch's caching allocator: memory that the host frees is reused at once in the stream that
+allocated it, although tasks of other streams may still read it, unless `keep` was called.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ import torch
 from torch import Tensor
 
 COMPUTE = "compute"
-"""The stream of training steps. Others have names of the subject's choice."""
+"""The stream of training steps. The subject chooses the names of other streams."""
 LONG = "long"
-"""Every stream but COMPUTE is slow within its tasks, not before them. Only queues on a CPU can hold a task there."""
+"""Every stream but COMPUTE is slow within its tasks, not before them. Only queues on a CPU can delay a task there."""
 _EAGER, _RANDOM = "none", "random"
 _CYCLES = 20_000_000
 """Of a sleeping kernel: about 10 ms, longer than the host needs to launch a step."""
 _GRAIN = 512
-"""Memory is given away in pieces of so many bytes, as CUDA's allocator of torch does."""
+"""Memory is allocated in multiples of this many bytes, as in torch's CUDA allocator."""
 
 
 class Event(Protocol):
-    """A place in a stream."""
+    """A position in a stream."""
 
 
 class Stream(Protocol):
-    """Tasks that run one after another, beside those of other streams."""
+    """Tasks that run one after another, in parallel to other streams."""
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Return memory of this stream, with anything in it."""
+        """Return uninitialised memory of this stream."""
         ...
 
     def run(self, task: Callable[..., object], *arguments: Any) -> None:
-        """Run `task(*arguments)` behind what the stream was given before.
+        """Run `task(*arguments)` after the earlier tasks of this stream.
 
-        As a kernel, a task keeps no memory alive: give it tensors, or maps of tensors, as arguments, and do not close
+        Like a kernel, a task keeps no memory alive: pass tensors, or maps of tensors, as arguments, and do not close
         over them.
         """
         ...
 
     def record(self) -> Event:
-        """Return the place behind what the stream was given so far."""
+        """Return the position after the present tasks of this stream."""
         ...
 
     def wait(self, event: Event) -> None:
-        """Hold what the stream is given from now on until an event of another stream is reached."""
+        """Delay later tasks of this stream until an event of another stream is reached."""
         ...
 
     def keep(self, tensor: Tensor) -> None:
-        """Say that this stream uses memory of another one, as `Tensor.record_stream` does."""
+        """Record that this stream uses memory of another one, as `Tensor.record_stream` does."""
         ...
 
 
@@ -75,7 +75,7 @@ class Streams(Protocol):
     device: str
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of this name, a new one when first asked."""
+        """Return the stream of this name, which the first call creates."""
         ...
 
     def synchronize(self) -> None:
@@ -105,7 +105,7 @@ def streams_on(device: str, slow: str, seed: int) -> Streams:
 
 
 def _overtaking(finished: list[tuple[int, str]]) -> frozenset[str]:
-    """Return the streams with a task that ended before an earlier one of COMPUTE, from numbers in order of end."""
+    """Return the streams with a task that ended before an earlier one of COMPUTE, from task numbers in order of end."""
     pending = sorted(number for number, name in finished if name == COMPUTE)
     ahead = set()
     for number, name in finished:
@@ -131,9 +131,9 @@ class _HostStream:
     queue: deque[tuple[int, Callable[[], object] | _HostEvent]] = field(default_factory=deque)
     free: dict[int, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
     leaving: list[tuple[Tensor, list[_HostEvent]]] = field(default_factory=list)
-    """Memory that the host let go of, and what must be reached before it is free."""
+    """Memory that the host freed, and the events before it can be reused."""
     ending: Callable[[], object] | None = None
-    """What the task that has begun has yet to write."""
+    """What the started task has yet to write."""
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         self._take_back()
@@ -163,18 +163,18 @@ class _HostStream:
         self.streams.given()
 
     def ready(self) -> bool:
-        """Return whether the first in the queue can run, or end."""
+        """Return whether the first task of the queue can start, or end."""
         if self.ending or not self.queue:
             return self.ending is not None
         what = self.queue[0][1]
         return not isinstance(what, _HostEvent) or what.stream.done >= what.place
 
     def lingers(self) -> bool:
-        """Return whether a task has begun that can take as long as it likes: no other one is behind it."""
+        """Return whether a task has started that may take arbitrarily long: no other one is behind it."""
         return self.ending is not None and (len(self.queue) == 1 or isinstance(self.queue[1][1], _HostEvent))
 
     def advance(self) -> None:
-        """Run the first in the queue, or as much of it as runs before it writes."""
+        """Run the first task of the queue, or the part of it before it writes."""
         number, what = self.queue[0]
         if self.ending:
             self.ending()
@@ -189,7 +189,7 @@ class _HostStream:
         self.done += 1
 
     def _begin(self, task: Callable[..., object], arguments: list[Any]) -> None:
-        """Run a task, and take back what it wrote to its arguments until it ends."""
+        """Run a task, and revert what it wrote to its arguments until it ends."""
         before = [(one, one.clone()) for one in _tensors(arguments)]
         task(*arguments)
         writes = [(_bytes(one), _bytes(one).clone(), _bytes(one) != _bytes(old)) for one, old in before]
@@ -212,7 +212,7 @@ class _HostStream:
 
 
 def _bare(argument: Any) -> Any:
-    """Return other tensors over the same memory: a queued task holds no memory against the pool."""
+    """Return other tensors over the same memory: a queued task must not keep memory from the pool."""
     if isinstance(argument, Tensor):
         return argument.detach()
     if isinstance(argument, dict):
@@ -252,7 +252,7 @@ class _HostStreams:
         return self._slow == LONG and name != COMPUTE
 
     def given(self) -> None:
-        """Move on as far as a fast device does, or a random way."""
+        """Advance as a fast device does, or at random."""
         while self._slow == _EAGER or (self._slow == _RANDOM and self._chance.random() < 0.5):
             if not self._advance():
                 break

@@ -16,19 +16,19 @@ class Question:
     """Inputs of HSTU attention and of its gradients.
 
     Attributes:
-        q, k: [rows of all sequences, heads, width], all of one dtype; the numbers of a head are side by side.
+        q, k: [rows of all sequences, heads, width], all of one dtype; the numbers of a head are contiguous.
         v: [rows, heads, value width]; the same.
-        grad_output: the gradient of some later loss with respect to the output, of its shape and dtype; any strides.
+        grad_output: the gradient of a later loss with respect to the output, of its shape and dtype; any strides.
         offsets: [batch + 1] int64: where each sequence starts, and the end.
-        max_seqlen: the longest sequence, or more.
-        scaling_seqlen: what silu is divided by.
+        max_seqlen: the length of the longest sequence, or more.
+        scaling_seqlen: the divisor of silu.
         alpha: the factor of the scores.
-        causal: a row attends to earlier keys and to itself.
-        num_targets: [batch] int64, or None: the last rows of each sequence that are targets.
-        target_group_size: targets that see each other.
-        num_contextuals: [batch] int64, or None: the first rows of each sequence that are contextual.
-        max_attn_len: the farthest distance that is attended to; 0 for any.
-        min_full_attn_seq_len: the last so many rows of the history, and the targets, are free of that limit.
+        causal: a row attends only to itself and to earlier keys.
+        num_targets: [batch] int64, or None: how many of the last rows of each sequence are targets.
+        target_group_size: targets that attend to each other.
+        num_contextuals: [batch] int64, or None: how many of the first rows of each sequence are contextual.
+        max_attn_len: the largest distance to an attended key; 0 for any.
+        min_full_attn_seq_len: this many last rows of the history, and the targets, are exempt from that limit.
     """
 
     q: Tensor
@@ -61,31 +61,31 @@ class Attention(Protocol):
     """HSTU attention; built as `Subject(setting)`."""
 
     def __call__(self, question: Question) -> Answer:
-        """Return output and gradients. Gradients can come from no more than the output's own backward pass."""
+        """Return output and gradients. Gradients must come from the output's own backward pass."""
         ...
 
 
 class Operators(Protocol):
-    """Attention as a GPU of a given compute capability would run it; built as `Subject(setting)`.
+    """Attention as a GPU of a given compute capability runs it; built as `Subject(setting)`.
 
     `capability` is the major number, such as 9 for sm_90.
     """
 
     def operator(self, way: Way, capability: int) -> str:
-        """Return the name of the operator that runs, or raise ValueError."""
+        """Return the name of the operator that runs; raise ValueError if there is none."""
         ...
 
     def forward(self, question: Question, capability: int) -> Tensor:
-        """Return the output, or raise ValueError for what that GPU does not support."""
+        """Return the output; raise ValueError for inputs that this GPU does not support."""
         ...
 
     def backward(self, question: Question, capability: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of q, k and v, or raise ValueError for what that GPU does not support."""
+        """Return the gradients of q, k and v; raise ValueError for inputs that this GPU does not support."""
         ...
 
 
 class Accounts(Protocol):
-    """What a trainer says of its work; built as `Subject(setting)`."""
+    """A trainer's figures of its work; built as `Subject(setting)`."""
 
     def attention(
         self, heads: int, width: int, counts: Sequence[Mapping[str, int]], *, causal: bool, backward: bool
@@ -94,7 +94,7 @@ class Accounts(Protocol):
 
         Args:
             counts: `length`, `contextuals` and `targets` of each sequence. The length counts all rows.
-            backward: the backward pass counts too.
+            backward: whether to count the backward pass too.
         """
         ...
 
@@ -102,8 +102,8 @@ class Accounts(Protocol):
         """Return the operations of a step over all ranks. Each rank of torch.distributed's default group calls it.
 
         Args:
-            operations: what the rank's batch costs, as a whole.
-            tensor_parallel: so many ranks in a row have the same batch, and each of them brings what it costs.
+            operations: of the rank's whole batch.
+            tensor_parallel: this many consecutive ranks have the same batch, and each passes its operations.
         """
         ...
 
@@ -112,5 +112,5 @@ class Accounts(Protocol):
         ...
 
     def utilisation(self, operations: float, seconds: float, name: str, ranks: int) -> float:
-        """Return the share of the peak of all ranks that was reached, in per cent."""
+        """Return the utilisation of the peak of all ranks, in per cent."""
         ...

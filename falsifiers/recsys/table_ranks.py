@@ -1,4 +1,4 @@
-"""A table over two ranks beside the models of both: with NCCL on two GPUs, or with gloo on the CPU."""
+"""A table over two ranks and its models: with NCCL on two GPUs, or with gloo on the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OFTEN = 300
 
 
 def of_ranks(trial: Trial[Tables]) -> Found:
-    """Train two ranks, each with keys of its own, and return what either found."""
+    """Train two ranks, each with its own keys, and return the findings of both."""
     if trial.device.startswith("cuda") and torch.cuda.device_count() < RANKS:
         raise NotMeasured("two ranks need two GPUs")
     folder = trial.workspace / "ranks"
@@ -36,7 +36,7 @@ def of_ranks(trial: Trial[Tables]) -> Found:
 
 
 def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
-    """Be one of the ranks."""
+    """Run as one of the ranks."""
     rank, recipe = dist.get_rank(), Recipe(4, 1, 2, "lfu", "adagrad", seed=seed)
     watch = watched(subject, recipe, device, rank, keys=60, steps=3, words=("ranks", seed))
     watch.dump(folder / f"dump-{rank}.safetensors")
@@ -46,9 +46,9 @@ def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
 def watched(
     subject: Tables, recipe: Recipe, device: str, rank: int, *, keys: int, steps: int, words: Sequence[object]
 ) -> Watch:
-    """Train in a rank of the default process group, and compare its rows with what all ranks' models have.
+    """Train in a rank of the default process group, and compare its rows with the models of all ranks.
 
-    In the second step the first rank asks for one key very often, and in the third the last rank asks for nothing.
+    In the second step the first rank looks one key up very often, and in the third the last rank looks nothing up.
     """
     chance = chance_of(*words)
     models = [Model(recipe) for _ in range(RANKS)]
@@ -77,7 +77,7 @@ def watched(
 def _shares(
     models: list[Model], asked: list[list[int]], slopes: list[Tensor]
 ) -> Iterator[tuple[Model, list[int], Tensor]]:
-    """Yield each owner's model with the keys and gradients that all ranks send there."""
+    """Yield each owner's model with the keys and gradients that all ranks send to it."""
     keys, steep = [key for one in asked for key in one], torch.cat(slopes)
     for owner, model in enumerate(models):
         mine = [place for place, key in enumerate(keys) if owner_of(key, RANKS) == owner]

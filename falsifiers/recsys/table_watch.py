@@ -1,4 +1,4 @@
-"""A table and its model side by side: each lookup, step and dump is made of both and compared."""
+"""Compares a table with its model: each lookup, step and dump is made with both."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from falsifiers.recsys.oracle.dynamic_table import Entry, Model, owner_of
 from harness import Trial
 
 SPECIAL = (0, -1, 1, 5, 5 + (1 << 32), 5 - (1 << 63), -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), -(1 << 32))
-"""Keys that are somewhere a mark for "none", or equal in their lower or upper half."""
+"""Keys that some tables use as a mark for "none", or that are equal in their lower or upper half."""
 _KEPT, _MANY = 3, 17
 _STATE = {"sgd": (), "adagrad": ("sum",), "rowwise_adagrad": ("sum",), "adam": ("m", "v")}
 
 
 def chance_of(*words: object) -> random.Random:
-    """Return numbers that follow from the words."""
+    """Return a generator that is seeded by the words."""
     return random.Random(" ".join(map(str, words)))  # noqa: S311
 
 
 def drawn_keys(chance: random.Random, number: int) -> list[int]:
-    """Return distinct keys: small ones, ones of 64 bits, and the special ones."""
+    """Return distinct keys: small ones, 64-bit ones, and the special ones."""
     keys = set(chance.sample(SPECIAL, min(number, len(SPECIAL))))
     while len(keys) < number:
         keys.add(chance.randrange(-(1 << 63), 1 << 63) >> chance.choice((0, 0, 40)))
@@ -38,7 +38,7 @@ def drawn_keys(chance: random.Random, number: int) -> list[int]:
 
 
 def laid(keys: Sequence[int], turn: int, device: str) -> Tensor:
-    """Return keys on a device in one of three layouts: contiguous, at an odd address, or with others between them."""
+    """Return keys on a device in one of three layouts: contiguous, at an odd address, or strided."""
     if turn % 3 == 1:
         return torch.tensor([0, *keys], device=device)[1:]
     one = torch.tensor(keys, dtype=torch.int64, device=device)
@@ -47,18 +47,18 @@ def laid(keys: Sequence[int], turn: int, device: str) -> Tensor:
 
 @dataclass
 class Found:
-    """What was found wrong, since the last `taken`.
+    """The errors since the last `taken`.
 
     Attributes:
-        value_error, state_error: the largest error of a row, in sizes of the row; 1 if a row changes after its call.
-        absent: rows that are not 0 of keys that are not there, or found no slot.
-        survivors: keys that are there and should not be, or the other way round.
+        value_error, state_error: the largest relative error of a row; 1 if a returned row changes later.
+        absent: nonzero rows of keys that are absent, or found no slot.
+        survivors: keys that are wrongly present or wrongly absent.
         sizes, capacities: how often they were wrong.
         scores: keys of a dump with a wrong score.
-        keys: keys that a dump lacks, or has too many, or tensors that it lacks.
-        increments: the same for a dump of the keys of a score.
-        bits: tensors of a loaded table that differ from those that were dumped.
-        hot: keys of many occurrences that were evicted.
+        keys: keys or tensors that a dump lacks, or has in excess.
+        increments: the same for a dump of keys since a score.
+        bits: tensors of a loaded table that differ from the dumped ones.
+        hot: evicted keys with many occurrences.
     """
 
     value_error: float = 0.0
@@ -75,11 +75,11 @@ class Found:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong beyond roundings, so that it is worth going on."""
+        """Whether there are no errors beyond roundings, so that later steps are meaningful."""
         return all(getattr(self, one.name) <= 1e-5 for one in fields(self))
 
     def add(self, other: Found) -> None:
-        """Take what another watch found, too."""
+        """Add the findings of another watch."""
         for one in fields(self):
             join = max if one.name.endswith("error") else sum
             setattr(self, one.name, join((getattr(self, one.name), getattr(other, one.name))))
@@ -90,10 +90,10 @@ class Watch:
     """A subject's table with its model.
 
     Attributes:
-        seen: every key that was asked for in training.
-        found: what was wrong so far.
-        refilled: whether an evaluation was asked again in the same memory.
-        given: rows of the last calls, each with a copy of them as they were.
+        seen: every key of a training lookup.
+        found: the errors so far.
+        refilled: whether an evaluation was repeated in the same memory.
+        given: rows of the last calls, each with a copy.
     """
 
     fault: Callable[[], AbstractContextManager[None]]
@@ -109,14 +109,14 @@ class Watch:
 
     @staticmethod
     def of(trial: Trial[Tables], recipe: Recipe, chance: random.Random) -> Watch:
-        """Return an empty table with its model. A seed of 0 would hide what a seed does."""
+        """Return an empty table with its model. The seed is not 0, so that its effect shows."""
         recipe = replace(recipe, seed=trial.seed + 1)
         with trial.subject_fault():
             table = trial.subject.table(recipe, trial.device)
         return Watch(trial.subject_fault, recipe, trial.device, chance, table, Model(recipe))
 
     def loaded(self, trial: Trial[Tables], path: Path) -> Watch:
-        """Return another table that has loaded a dump, with a copy of the model and of the chance."""
+        """Return another table that has loaded a dump, with a copy of the model and of the generator."""
         other = Watch.of(trial, self.recipe, copy.deepcopy(self.chance))
         with trial.subject_fault():
             other.table.load(path)
@@ -147,7 +147,7 @@ class Watch:
         self.count()
 
     def evaluate(self, keys: Iterable[int]) -> None:
-        """Look keys up without training, and compare; the first time also in reverse, in the memory of the first."""
+        """Look keys up without training, and compare; the first time also in reverse, in the same memory."""
         asked = list(keys)
         given = laid(asked, self.model.lookups, self.device)
         times, self.refilled = 1 if self.refilled else 2, True
@@ -161,7 +161,7 @@ class Watch:
         self.count()
 
     def compare(self, keys: Sequence[int], rows: Tensor, models: Sequence[Model] = ()) -> None:
-        """Compare rows of keys with those of the model, or of the models of all ranks; see that earlier rows stay."""
+        """Compare rows of keys with the model's, or all ranks' models; check that earlier rows are unchanged."""
         if not all(torch.equal(one.detach(), before) for one, before in self.given):
             self.found.value_error = max(self.found.value_error, 1.0)
         if not keys:
@@ -178,7 +178,7 @@ class Watch:
         self.found.value_error = max(self.found.value_error, self._error(got[there], right[there]))
 
     def lose(self, hot: Sequence[int]) -> None:
-        """Count hot keys that are not there."""
+        """Count absent hot keys."""
         with self.fault():
             rows = self.table.evaluate(torch.tensor(hot, device=self.device))
         self.found.hot += int((rows == 0).all(dim=1).sum())
@@ -191,7 +191,7 @@ class Watch:
         )
 
     def repeat(self, keys: Sequence[int]) -> None:
-        """Make more steps than small counters count."""
+        """Make more steps than small counters can count."""
         for _ in range(_MANY):
             self.train(keys)
 
@@ -203,17 +203,17 @@ class Watch:
         self.found.capacities += capacity != self.model.capacity
 
     def dump(self, path: Path) -> dict[str, Tensor]:
-        """Write a dump, compare what the file has, and return it in the order of keys."""
+        """Write a dump, compare its content, and return it in the order of keys."""
         dumped = self._dumped(path, None)
         self.compare_dump(dumped, self.model.entries)
         order = dumped["keys"].argsort() if "keys" in dumped else torch.empty(0, dtype=torch.int64)
         return {name: one if name == "counts" else one[order] for name, one in dumped.items()}
 
     def dump_since(self, path: Path, score: int, whole: dict[str, Tensor]) -> None:
-        """Write a dump of the keys with at least a score of the model's, and compare what the file has.
+        """Write a dump of the keys since a score of the model, and compare its content.
 
         Args:
-            whole: a dump of all keys, which says what a time is called.
+            whole: a dump of all keys, which gives the table's value of a time.
         """
         threshold = score
         if self.recipe.scoring == "timestamp":
@@ -227,7 +227,7 @@ class Watch:
         self.found.keys = before
 
     def compare_dump(self, dumped: dict[str, Tensor], entries: Mapping[int, Entry]) -> None:
-        """Compare a dump with what it should have."""
+        """Compare a dump with the expected one."""
         names = ["keys", "values", "scores", "counts", *(f"state.{name}" for name in _STATE[self.recipe.optimizer])]
         missing = [name for name in names if name not in dumped]
         self.found.keys += len(missing)
@@ -254,7 +254,7 @@ class Watch:
         self.found.scores += sum(one != other for one, other in zip(scores, true_scores, strict=True))
 
     def taken(self) -> Found:
-        """Return what was found, and begin anew."""
+        """Return the errors, and start again without any."""
         found, self.found = self.found, Found()
         return found
 
@@ -262,7 +262,7 @@ class Watch:
         return _relative(got.double(), right, self.recipe.rate / 16.0)
 
     def _dumped(self, path: Path, at_least: int | None) -> dict[str, Tensor]:
-        """Write a dump and return what the file has; it has a row for each key, or none."""
+        """Write a dump and return its content, which must have one row per key, or none."""
         path.unlink(missing_ok=True)
         with self.fault():
             self.table.dump(path, at_least)
@@ -281,7 +281,7 @@ class Watch:
 
 
 def _relative(got: Tensor, right: Tensor, least: float) -> float:
-    """Return the largest error of a row, over the row's largest number and `least`; infinite if it is no number."""
+    """Return the largest error of a row, relative to its largest number plus `least`; infinite if not finite."""
     if not got.numel():
         return 0.0
     worst = ((got - right).abs().amax(dim=1) / (right.abs().amax(dim=1) + least)).max()

@@ -16,7 +16,7 @@ class BatchFile(Protocol):
 
 
 class ImportOrder(Protocol):
-    """A program that imports a module of a circle of modules; built as `Subject(setting)`."""
+    """A program that imports a module of an import cycle; built as `Subject(setting)`."""
 
     def program(self, first: str, wanted: str) -> str:
         """Return Python source that imports `wanted`, which can only be imported after `first`."""
@@ -27,7 +27,7 @@ class ExtensionBuild(Protocol):
     """A build of one extension module from several sources; built as `Subject(setting)`."""
 
     def build(self, sources: Sequence[Path], folder: Path) -> None:
-        """Build it into the folder, with the compilers that CC and CXX name and with the programs on PATH."""
+        """Build into the folder, with the compilers that CC and CXX name and with the programs on PATH."""
         ...
 
 

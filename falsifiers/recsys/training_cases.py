@@ -1,8 +1,7 @@
-"""Generated interactions, first weights and recipes for the claims about pipelines; equal seeds draw equal ones.
+"""Random interactions, initial weights and recipes for the claims about pipelines; equal seeds give equal ones.
 
-Rows of tables are drawn by Zipf's law, so that batches share their frequent rows with those before them: a row that is
-out of date shows. All batches of a case have tensors of equal sizes, cut into users of unequal ones, so that memory of
-one batch fits another.
+Rows of tables follow Zipf's law, so that consecutive batches share frequent rows: a stale row shows. All batches of a
+case have tensors of equal sizes, divided into users of unequal ones, so that the memory of one batch fits another.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from falsifiers.recsys.training_subject import Batch, Recipe
 
 ACTIONS, TASKS = 4, 2
 _EXPONENT = 1.1
-"""Of Zipf's law."""
+"""The exponent of Zipf's law."""
 _SPREAD, _LARGE = 2_654_435_761, 2**61 - 1
-"""What ids of dynamic tables are made with: different rows have different ids, far apart."""
+"""Constants for ids of dynamic tables: different rows have different ids, far apart."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,11 @@ class Case:
     """One training run.
 
     Attributes:
-        slow: the stream that sleeps, as in `streams_on`. LONG is for the CPU, also where others are on a GPU.
-        contextual: how many contextual features there are.
+        slow: the slow stream, as in `streams_on`. LONG is for the CPU, even if other cases run on a GPU.
+        contextual: the number of contextual features.
         candidates: the mean number of candidates of a user; 0 if the history itself is ranked.
-        tables: "static", "dynamic", or "distinct": static, and no batch has a row twice. Then the first and
-            each second batch has rows of the lower half only, so that those after them have rows above all of theirs.
+        tables: "static", "dynamic", or "distinct": static, and no batch has a row twice. Then every odd batch has only
+            rows of the lower half, so that all rows of the next batch are above them.
     """
 
     slow: str
@@ -46,12 +45,12 @@ class Case:
 
     @staticmethod
     def read(words: str, seed: int) -> Case:
-        """Read all but the seed, in their order, such as `compute adam dense 2 4 static`."""
+        """Parse all fields but the seed, in their order, such as `compute adam dense 2 4 static`."""
         slow, optimizer, attention, contextual, candidates, tables = words.split()
         return Case(slow, optimizer, attention, int(contextual), int(candidates), tables, seed)
 
     def place(self, device: str) -> str:
-        """Return where to train, given the device of the trial."""
+        """Return the device of the training, given the device of the trial."""
         return "cpu" if self.slow == LONG else device
 
 
@@ -68,7 +67,7 @@ def recipe(case: Case, parameters: Mapping[str, Any]) -> Recipe:
 
 
 def weights(of: Recipe, seed: int) -> dict[str, Tensor]:
-    """Draw first weights: in float64, or in float32 if attention is fused."""
+    """Draw initial weights: in float64, or in float32 if attention is fused."""
     chance = torch.Generator().manual_seed(seed)
     dtype = torch.float32 if of.attention == "fused" else torch.float64
     inner = of.heads * of.head_width
@@ -148,7 +147,7 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
 
 
 def _split(total: int, parts: int, chance: torch.Generator) -> Tensor:
-    """Cut a number into parts of 1 or more."""
+    """Split a number into parts of 1 or more."""
     cuts = torch.randperm(total - 1, generator=chance)[: parts - 1].sort().values + 1
     return torch.cat([torch.tensor([0]), cuts, torch.tensor([total])]).diff()
 

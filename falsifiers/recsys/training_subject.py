@@ -12,7 +12,7 @@ from torch import Tensor
 from falsifiers.recsys.streams import Streams
 
 Kind = Literal["none", "native", "prefetch"]
-"""Of a pipeline: nothing overlaps; the next batch is copied while a step runs; its embedding rows are gathered, too."""
+"""Of a pipeline: no overlap; copies of the next batch overlap a step; gathers of its embedding rows do too."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Batch:
-    """Interactions of some users, jagged, on the host. Of each sequence, contextual tokens come first, candidates last.
+    """Interactions of some users, jagged, on the host. Each sequence has contextual tokens first, and candidates last.
 
     Attributes:
-        tensors: `ids`, `tables`, `actions` [tokens]: a token's id, its table, and what the user did.
-            `offsets` [users + 1]. `contextuals` [users]: how many tokens are contextual. `targets` [users]: how many
-            are candidates; absent if the history itself is ranked. `ranked` [ranked tokens]: where logits are wanted.
-            `labels` [ranked tokens, tasks], of the weights' dtype.
+        tensors: `ids`, `tables`, `actions` [tokens]: a token's id, its table, and the user's action. `offsets` [users +
+            1]. `contextuals` [users]: the number of contextual tokens. `targets` [users]: the number of candidates;
+            absent if the history itself is ranked. `ranked` [ranked tokens]: the tokens with logits. `labels` [ranked
+            tokens, tasks], of the weights' dtype.
         longest: no sequence is longer.
     """
 
@@ -71,7 +71,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one step, before its update: the loss, and the logits [ranked tokens, tasks]."""
+    """The result of a step, before its update: the loss, and the logits [ranked tokens, tasks]."""
 
     loss: Tensor
     logits: Tensor
@@ -81,17 +81,17 @@ class Run(Protocol):
     """A model in training."""
 
     def train(self, batches: Sequence[Batch], steps: int) -> list[Outcome]:
-        """Train on the next batches of a data set, from where the run stands; then wait for the device.
+        """Train on the next batches of a data set, from the run's position; then wait for the device.
 
         The host launches all steps before it waits.
         """
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """Return copies of all that decides how training goes on.
+        """Return copies of everything that determines the rest of the training.
 
         The weights by name; with Adam `exp_avg.NAME` and `exp_avg_sq.NAME` of each; `step`, the updates so far; and
-        `position`, the batches so far. Of dynamic tables, `keys.N` has the ids in the order of their rows.
+        `position`, the batches so far. For dynamic tables, `keys.N` has the ids in the order of their rows.
         """
         ...
 
@@ -100,7 +100,7 @@ class Run(Protocol):
         ...
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint, which a run with another pipeline may have written."""
+        """Continue from a checkpoint, which a run with another pipeline may have written."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""F-DYNEMB-EVICT-001, -REHASH-001 and -DUMP-001: the scenarios of `dynamic_embeddings`, and what they leave out.
+"""F-DYNEMB-EVICT-001, -REHASH-001 and -DUMP-001: the scenarios of `dynamic_embeddings`, and rarer ones.
 
-Keys of many occurrences, whose gradients a subject may sum in pieces, in a batch of many others; a step behind a later
-lookup, which has moved the rows; and a dump of a host whose clock is ahead.
+Keys with many occurrences, whose gradients a subject may sum in pieces, in a batch of many other keys; a step after a
+later lookup, which has moved the rows; and a dump of a host whose clock is ahead.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
 _COUNTS = (31, 32, 33, 64, 65, 127)
-"""Occurrences of keys, on both sides of powers of two, which sizes of blocks are."""
+"""Occurrences of keys, around powers of two, which are block sizes."""
 _HOUR = 3600 * 10**9
 
 
 def falsify_evictions(trial: Trial[Tables]) -> None:
-    """Fill tables beyond their capacity; then one with keys that occur very often; see that keys stay as given."""
+    """Fill tables beyond their capacity; then one with very frequent keys; check that keys are not modified."""
     falsify_usual_evictions(trial)
     chance, counts = chance_of(trial.seed, "frequent"), (trial.parameters["most"], *_COUNTS)
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu"), chance)
@@ -57,7 +57,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 
 
 def falsify_growth(trial: Trial[Tables]) -> None:
-    """Fill tables until they have grown to their most; then double one before a step, and a lopsided one."""
+    """Fill tables to their largest size; then double one before a step, and an unbalanced one."""
     falsify_usual_growth(trial)
     found = Found()
     for cached in (0, 1):
@@ -92,7 +92,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
 
 
 def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
-    """Make the step of a lookup behind another one of as many keys. It may be refused; else it is right."""
+    """Make the step of a lookup after another one of as many keys. It may be refused; else it must be right."""
     recipe = Recipe(trial.parameters["dim"], 2, 2, "lfu", "adam")
     watch = Watch.of(trial, recipe, chance_of(trial.seed, "equal lookups"))
     keys = drawn_keys(watch.chance, 40)
@@ -112,9 +112,9 @@ def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
 
 
 def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
-    """Load a few keys of four buckets, whose rows are one number, into a table of two at most, and of longer rows.
+    """Load a few keys of four buckets, whose rows are one number, into a table of at most two, and of longer rows.
 
-    The table of longer rows refuses them, and is then as it was: it is empty, and trains as a new one does.
+    The table of longer rows must refuse them without a change: it is empty, and trains as a new one.
     """
     recipe, path = Recipe(1, 4, 4, "step", "adagrad"), trial.workspace / "table.safetensors"
     watch = Watch.of(trial, recipe, chance_of(trial.seed, "smaller"))
@@ -141,7 +141,7 @@ def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
 
 
 def falsify_dumps(trial: Trial[Tables]) -> None:
-    """Train, dump, load elsewhere, and go on; then load times that are still to come."""
+    """Train, dump, load elsewhere, and continue; then load times in the future."""
     falsify_usual_dumps(trial)
     chance = chance_of(trial.seed, "ahead")
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "timestamp"), chance)

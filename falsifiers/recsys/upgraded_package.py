@@ -1,6 +1,6 @@
-"""F-CUTLASS-UPGRADE-001: a new version of cutlass-dsl is whole only if the old one was removed before.
+"""F-CUTLASS-UPGRADE-001: an upgrade of cutlass-dsl is complete only if the old version was removed before.
 
-pip does the work, with the wheels of a folder, in virtual environments of the trial.
+pip installs the wheels of a folder in virtual environments of the trial.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Protocol
 from harness import NotMeasured, Trial
 
 _WHEELS = "cutlass_dsl_wheels"
-"""A folder on PYTHONPATH with the wheels of both versions and of what they require."""
+"""A folder on PYTHONPATH with the wheels of both versions and of their requirements."""
 _SECONDS = 200.0
 
 
 class Upgrade(Protocol):
-    """What replaces a version of a package; built as `Subject(setting)`."""
+    """The upgrade of a package; built as `Subject(setting)`."""
 
     def steps(self, package: str, version: str) -> Sequence[Sequence[str]]:
         """Return the commands of pip in order, each without `pip`, that leave the package in that version."""
@@ -31,7 +31,7 @@ class Upgrade(Protocol):
 
 
 def falsify(trial: Trial[Upgrade]) -> None:
-    """Install the old version, and go to the new one straight in one environment and as the subject says in another."""
+    """Install the old version; upgrade directly in one environment, and as the subject says in another."""
     package, old, new = (trial.parameters[name] for name in ("package", "old", "new"))
     straight, own = trial.workspace / "straight", trial.workspace / "own"
     _run([sys.executable, "-m", "venv", "--without-pip", str(straight)])
@@ -55,7 +55,7 @@ def falsify(trial: Trial[Upgrade]) -> None:
 
 
 def _missing(place: Path) -> list[str]:
-    """Files that the installed packages list and that are not there."""
+    """The files that installed packages list and that do not exist."""
     site = _site(place)
     files = (str(file) for one in distributions(path=[str(site)]) for file in one.files or ())
     return sorted(file for file in files if not file.endswith(".pyc") and not (site / file).exists())

@@ -1,4 +1,4 @@
-"""An attention whose defect is no change of a few lines."""
+"""An attention whose defect is too large for a patch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NextSequenceSeen(Float64Attention):
     """The last row of a sequence attends to the first row of the next one too."""
 
     def __call__(self, question: Question) -> Answer:
-        """Add what that key gives, in the output and the value's gradient."""
+        """Add the contribution of that key to the output and to the value's gradient."""
         answer = super().__call__(question)
         ends = question.offsets[1:-1]
         ends = ends[(ends > 0) & (ends < len(question.q))]

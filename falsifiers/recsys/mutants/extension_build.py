@@ -1,4 +1,4 @@
-"""A build with a defect that is no change of a few lines."""
+"""A build whose defect is too large for a patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dynamic embedding table with a defect between ranks, which on GPUs are processes that see no patch."""
+"""A dynamic embedding table with a defect between ranks, which are processes without patches on GPUs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from falsifiers.recsys.reference.tables import TritonTables
 
 
 class OthersOccurrencesLost(TritonTables):
-    """The owner of a key counts one occurrence for each rank, whatever it has."""
+    """The owner of a key counts one occurrence per rank instead of the rank's number."""
 
     def sharded(self, recipe: Recipe, device: str) -> ShardedTable:
-        """Send ones."""
         return ShardedTable(_Unweighted(recipe, device))
 
 
 class _Unweighted(DynamicTable):
     def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
-        """Forget the weights."""
         return super().touch(keys, score)

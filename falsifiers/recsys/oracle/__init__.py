@@ -1,1 +1,1 @@
-"""What the answers should be, computed from the definitions alone."""
+"""Expected values, computed from the definitions alone."""

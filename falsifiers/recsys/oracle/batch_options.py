@@ -1,7 +1,7 @@
-"""What a batch file asks Slurm for: the options of its #SBATCH lines, and the tasks and GPUs of a node that follow.
+"""Parses the #SBATCH lines of a batch file, and derives the tasks and GPUs of a node.
 
 Slurm reads lines that begin with #SBATCH up to the first command. ##SBATCH and an indented #SBATCH are comments. A
-later option wins. `#SBATCH hetjob` begins another component of the job.
+later option replaces an earlier one. `#SBATCH hetjob` begins another component of the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DIRECTIVE = "#SBATCH"
 _SEPARATORS = ("hetjob", "packjob")
 _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "m": "distribution", "w": "nodelist"}
 _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
-"""Letters without a value, or with one that has to follow at once."""
+"""Single-letter options without a value, or with one that must follow directly."""
 _FLAGS = frozenset((
     "contiguous", "container-entrypoint", "container-mount-home", "container-readonly", "container-remap-root",
     "container-writable", "disable-status", "exact", "exclusive", "get-user-env", "help", "hold", "ignore-pbs",
@@ -24,7 +24,7 @@ _FLAGS = frozenset((
     "oversubscribe", "parsable", "preserve-env", "propagate", "pty", "quiet", "reboot", "requeue", "spread-job",
     "stepmgr", "test-only", "unbuffered", "usage", "use-min-nodes", "verbose", "version", "wait-all-nodes", "whole",
 ))  # fmt: skip
-"""Long options that take no value, or only one behind an equals sign."""
+"""Long options that take no value, or only one after an equals sign."""
 _VALUED = frozenset((
     "chdir", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot", "dependency", "distribution", "error",
     "export", "export-file", "gid", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket",
@@ -33,16 +33,16 @@ _VALUED = frozenset((
     "ntasks-per-socket", "output", "partition", "signal", "sockets-per-node", "switches", "thread-spec",
     "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task",
 ))  # fmt: skip
-"""Long options with a value whose abbreviations are known. Any other unknown one takes the next word, too."""
+"""Long options with a value, for abbreviations. An unknown option also takes the next word."""
 
 
 class NotUnderstood(ValueError):
-    """An option has a value that this reader does not understand. Slurm may refuse it, too."""
+    """An option has a value that this parser does not know. Slurm may refuse it too."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one component of a job asks for on each of its nodes. None: the file does not say.
+    """The tasks and GPUs that one component of a job requests on each node; None if the file does not say.
 
     If tasks or GPUs may be spread unevenly, these are the most tasks and the fewest GPUs of a node.
     """
@@ -71,7 +71,7 @@ def components(text: str) -> list[dict[str, str]]:
 
 
 def parsed(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the options at the beginning of a command line by long name, and the words after them."""
+    """Return the options at the start of a command line by long name, and the remaining words."""
     options: dict[str, str] = {}
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -103,7 +103,7 @@ def request(options: Mapping[str, str]) -> Request:
     gpus = _gpus_per_node(options, nodes)
     of_each = _gpus_per_task(options)
     if of_each is not None:
-        per_node = 1 if per_node is None else per_node  # each task brings its own, wherever it runs
+        per_node = 1 if per_node is None else per_node  # each task brings its own GPUs, wherever it runs
         gpus = of_each * per_node if gpus is None else min(gpus, of_each * per_node)
     if "ntasks-per-gpu" in options:
         of_gpu = _number(options["ntasks-per-gpu"])
@@ -152,7 +152,7 @@ def _counted(text: str) -> int:
 
 
 def _least(text: str) -> int:
-    """Return the smallest of the numbers of nodes that a text such as `4`, `2-4` or `2,4` allows."""
+    """Return the smallest number of nodes that a text such as `4`, `2-4` or `2,4` allows."""
     return min(_number(part) for part in re.split("[-,]", text.partition(":")[0]))
 
 
@@ -163,7 +163,7 @@ def _number(text: str) -> int:
 
 
 def _full(name: str) -> str:
-    """Return the long option that a unique abbreviation means."""
+    """Return the long option for a unique abbreviation."""
     if name in _FLAGS or name in _VALUED:
         return name
     meant = [one for one in sorted(_FLAGS | _VALUED) if one.startswith(name)]

@@ -1,6 +1,6 @@
-"""What a dynamic embedding table has after each lookup and step: a dict from keys to rows in float64.
+"""The expected content of a dynamic embedding table: a dict from keys to rows in float64.
 
-It follows the rules in `dynamic_tables`, one key after another, without slots, digests or hashing of rows in memory.
+It applies the rules of `dynamic_tables` one key after another, without slots, digests or hash tables of its own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def mixed(key: int) -> int:
 
 
 def turned(key: int) -> int:
-    """Return the bits of a key's hash from the lowest to the highest."""
+    """Return the bits of a key's hash in reverse order."""
     return int(f"{mixed(key):064b}"[::-1], 2)
 
 
 def owner_of(key: int, ranks: int) -> int:
-    """Return the rank that has a key."""
+    """Return the rank that owns a key."""
     return (mixed(key) >> 32) % ranks
 
 
@@ -52,12 +52,12 @@ def keys_in_bucket(bucket: int, buckets: int, number: int, start: int) -> list[i
 
 @dataclass
 class Entry:
-    """What a key has.
+    """The content of a key.
 
     Attributes:
         value: [dim] float64.
-        score: as the recipe says; the number of the lookup in the place of a time.
-        state: the optimizer's, by name: [dim], or [] of one number.
+        score: as the recipe says; for times, the number of the lookup.
+        state: the optimizer's, by name: [dim], or [] for a single number.
     """
 
     value: Tensor
@@ -70,13 +70,12 @@ class Model:
 
     Attributes:
         entries: by key.
-        buckets: of 128 slots.
+        buckets: their number; each has 128 slots.
         refused: the keys of the last lookup that found no slot.
         evicted: the keys that the last lookup evicted.
     """
 
     def __init__(self, recipe: Recipe) -> None:
-        """Have no key."""
         self.recipe, self.buckets = recipe, recipe.buckets
         self.entries: dict[int, Entry] = {}
         self._hashes: dict[int, int] = {}
@@ -88,7 +87,6 @@ class Model:
 
     @property
     def capacity(self) -> int:
-        """Slots."""
         return self.buckets * BUCKET
 
     def train(self, keys: Sequence[int], score: int | None = None) -> Tensor:
@@ -109,7 +107,7 @@ class Model:
         return self.rows(keys)
 
     def grow(self, more: int) -> None:
-        """Double the table until it is at most half full with more keys."""
+        """Double the table until it is at most half full with these additional keys."""
         while self.buckets < self.recipe.most_buckets and (len(self.entries) + more) * 2 > self.capacity:
             self.buckets *= 2
             self._mates = {}
@@ -117,7 +115,7 @@ class Model:
                 self._mates_of(key).add(key)
 
     def rows(self, keys: Sequence[int]) -> Tensor:
-        """Return rows [n, dim], 0 for keys that are not there."""
+        """Return rows [n, dim]; 0 for absent keys."""
         nothing = torch.zeros(self.recipe.dim, dtype=torch.float64)
         found = [self.entries[key].value if key in self.entries else nothing for key in keys]
         return torch.stack(found) if found else nothing.new_empty(0, self.recipe.dim)
@@ -152,7 +150,7 @@ class Model:
         return self.lookups
 
     def _insert(self, key: int, score: int, batch: Mapping[int, int]) -> None:
-        """Take a free slot of the key's bucket, or that of the least score, of equal ones that of the smallest key."""
+        """Take a free slot of the key's bucket, else that of the lowest score, then of the smallest key."""
         mates = self._mates_of(key)
         if len(mates) == BUCKET:
             leaving = min(

@@ -1,4 +1,4 @@
-"""HSTU attention and its gradients in float64, a sequence and a head at a time, from the definition."""
+"""HSTU attention and its gradients in float64, one sequence and one head at a time, from the definition."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from falsifiers.recsys.subject import Question
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor of an answer as it should be.
+    """A tensor of the expected answer.
 
     Attributes:
         value: float64, [rows, heads, width].
-        noise: float64, of the same shape: the size of the error that one rounding of every summand makes, relative to
-            the rounding unit. Summands' errors are independent, so their squares are added. Numbers below the
-            smallest normal one are held less exactly.
+        noise: float64, of the same shape: the error if every term is rounded once, relative to the unit roundoff. The
+            errors of terms are independent, so their squares are added. Subnormal numbers have fewer digits.
     """
 
     value: Tensor
@@ -64,7 +63,7 @@ def mask(asked: Question, item: int, length: int) -> Tensor:
 
 
 def truth(asked: Question) -> Truth:
-    """Evaluate the definition, taking the inputs as the exact numbers that they are."""
+    """Evaluate the definition; the inputs' numbers are taken as exact."""
     q, k, v, grad_output = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.grad_output))
     values = [torch.zeros_like(one) for one in (v, q, k, v)]
     noises = [torch.zeros_like(one) for one in (v, q, k, v)]
@@ -109,7 +108,7 @@ def in_low_precision(asked: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:
     """Return the derivative of the sum of `grad_output * output` along q, k and v, by a central difference.
 
-    Its error is of the order of the step's fourth power: two differences are extrapolated to a step of zero.
+    Its error has the order of the step's fourth power: two differences are extrapolated to a step of zero.
     """
 
     def value(by: float) -> float:
@@ -129,6 +128,6 @@ def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: 
 
 
 def _sequences(asked: Question) -> list[tuple[int, int, int]]:
-    """Return number, start and end of each sequence that has rows; of the first, if none has."""
+    """Return number, start and end of each sequence with rows; of the first, if none has rows."""
     sequences = ((item, start, end) for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())))
     return [one for one in sequences if one[1] < one[2]] or [(0, 0, 0)]

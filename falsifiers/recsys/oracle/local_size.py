@@ -1,6 +1,6 @@
-"""How torchrec finds the size of a node's group of ranks, and a rank's group.
+"""How torchrec determines the size of a node's group of ranks, and the group of a rank.
 
-This is what torchrec/distributed/comm.py does at 376cac6a. It asks no device: without a variable it takes 8.
+As in torchrec/distributed/comm.py at 376cac6a. It asks no device: without a variable it assumes 8.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ _DEFAULT = 8
 
 
 def local_size(variables: Mapping[str, str], world_size: int) -> int:
-    """Return the ranks of a node: the first variable with a number that is not negative, if it divides the world.
+    """Return the ranks of a node: the first variable that is a number and not negative, if it divides the world size.
 
     Raises:
-        ValueError: a variable is no integer; torchrec fails on it, too.
-        ZeroDivisionError: a variable is 0; likewise.
+        ValueError: a variable is no integer; torchrec fails too.
+        ZeroDivisionError: a variable is 0; torchrec fails too.
     """
     size = next((number for name in _NAMES if (number := int(variables.get(name, -1))) >= 0), _DEFAULT)
     return size if world_size % size == 0 else world_size
 
 
 def group_rank(variables: Mapping[str, str], rank: int, world_size: int) -> int:
-    """Return which group of neighbours a rank belongs to; with ranks in order of nodes, its node."""
+    """Return the group of neighbours to which a rank belongs; if ranks are ordered by node, its node."""
     return rank // local_size(variables, world_size)

@@ -1,4 +1,4 @@
-"""The ranking model trained plainly, in float64: a user at a time, a table a tensor, one batch after the other."""
+"""The ranking model in float64: one user at a time, one tensor per table, one batch after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from falsifiers.recsys.training_subject import Batch, Outcome, Recipe
 
 @dataclass(frozen=True)
 class Trained:
-    """The outcome of each step, and weights, moments and counts behind the last one, named as in `Run.state`."""
+    """The outcome of each step, and the final weights, moments and counts, named as in `Run.state`."""
 
     outcomes: list[Outcome]
     state: dict[str, Tensor]
@@ -63,7 +63,7 @@ def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Bat
 
 
 def _rows(batch: Batch, seen: list[list[int]]) -> Tensor:
-    """Return each token's row: when its id was first seen."""
+    """Return each token's row: ids are numbered in the order of their first occurrence."""
     rows = []
     for table, key in zip(batch.tensors["tables"].tolist(), batch.tensors["ids"].tolist(), strict=True):
         if key not in seen[table]:

@@ -1,1 +1,1 @@
-"""Our implementations."""
+"""The reference subjects."""

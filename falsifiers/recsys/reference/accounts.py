@@ -1,4 +1,4 @@
-"""What examples/commons/utils/perf.py computes: operations of attention, their sum over ranks, and utilisation."""
+"""The formulas of examples/commons/utils/perf.py: attention operations, their sum over ranks, and utilisation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from harness import Setting
 
 _PEAKS = {"GB200": 2500.0, "B200": 2250.0, "H100": 989.0, "H200": 989.0, "A100": 312.0}
-"""TFLOP/s by a part of the GPU's name. A name may hold several; the longest one decides."""
+"""TFLOP/s by a substring of the GPU's name. If a name contains several, the longest one decides."""
 
 
 class Accounting:
@@ -30,7 +30,7 @@ class Accounting:
         return 4.0 * heads * width * pairs * (3.5 if backward else 1.0)
 
     def summed(self, operations: float, tensor_parallel: int) -> float:
-        """Reduce over a group that has one rank of each batch. Every rank makes every group."""
+        """Reduce over a group with one rank per batch. Every rank creates every group."""
         ranks = range(dist.get_world_size())
         groups = [dist.new_group(ranks[first::tensor_parallel]) for first in range(tensor_parallel)]
         total = torch.tensor(operations, dtype=torch.float64)
@@ -38,12 +38,10 @@ class Accounting:
         return float(total)
 
     def peak(self, name: str) -> float:
-        """Look the name up."""
         known = [part for part in _PEAKS if part in name.upper()]
         if not known:
             raise ValueError(f"the peak of {name!r} is not known; known are {', '.join(_PEAKS)}")
         return _PEAKS[max(known, key=len)]
 
     def utilisation(self, operations: float, seconds: float, name: str, ranks: int) -> float:
-        """Divide the rate by the peak."""
         return operations / seconds / 1e12 / (self.peak(name) * ranks) * 100.0

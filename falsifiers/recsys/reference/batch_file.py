@@ -1,4 +1,4 @@
-"""A batch file that starts a trainer with the variables of torch.distributed: train.sbatch, beside this module."""
+"""A batch file that starts a trainer with torch.distributed's variables: train.sbatch, beside this module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE = Path(__file__).with_name("train.sbatch")
 
 
 class TrainingJob:
-    """The file as it is. See `BatchFile`."""
+    """The file, unchanged."""
 
     def __init__(self, setting: Setting) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Which slot a key has: buckets of 128 slots on a device, read and written by the kernels of `table_kernels`."""
+"""A hash index from keys to slots: buckets of 128 slots on a device, used by the kernels of `table_kernels`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch,
 
 SLOTS = 128
 KEYS = (32, 4)
-"""Of a program that searches, and its warps, on a GPU."""
+"""Keys per program in a search, and warps, on a GPU."""
 _GROUPS, _CHUNK = 64, 32
-"""Of a program that inserts, and how many of a bucket's it takes at a time."""
+"""Groups per inserting program, and how many of a bucket's groups it takes at a time."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What an index has for the groups of a batch.
+    """The result of an index for the groups of a batch.
 
     Attributes:
         slots: [n] int64, of each group's key; -1 if it has none.
-        fresh: [n] int8: 0 if the key was there or is not wanted, 1 if it is new, 2 if another one has left for it.
-        gone: [n] int64, which one.
+        fresh: [n] int8: 0 if the key was present or is not requested, 1 if it is new, 2 if it replaced another one.
+        gone: [n] int64, the replaced key.
     """
 
     slots: Tensor
@@ -40,7 +40,7 @@ class Touched:
 
     @property
     def took(self) -> Tensor:
-        """Which groups took another key's slot, [n] bool."""
+        """Which groups replaced another key, [n] bool."""
         return self.fresh == 2
 
 
@@ -48,10 +48,10 @@ class BucketIndex:
     """A hash table of int64 keys, without values.
 
     Attributes:
-        digests, keys, scores, batches: [slots], as `table_kernels` says.
+        digests, keys, scores, batches: [slots], see `table_kernels`.
         batch: the number of the present batch, whose keys are not evicted.
-        number: how many keys there are, on the device.
-        newest: the last batch that wanted a key which was not there, on the device.
+        number: the number of keys, on the device.
+        newest: the last batch that requested an absent key, on the device.
     """
 
     def __init__(self, buckets: int, device: torch.device) -> None:
@@ -64,25 +64,23 @@ class BucketIndex:
 
     @property
     def capacity(self) -> int:
-        """Slots."""
         return len(self.keys)
 
     @property
     def buckets(self) -> int:
-        """Of 128 slots."""
         return len(self.keys) // SLOTS
 
     @property
     def size(self) -> int:
-        """How many keys there are. The host waits."""
+        """The number of keys. The host waits."""
         return int(self.number)
 
     def find(self, keys: Tensor, groups: KeyGroups | None = None, among: Tensor | None = None) -> Tensor:
-        """Return the slot of each key, -1 for those that are not there.
+        """Return the slot of each key; -1 for absent keys.
 
         Args:
-            groups: the keys are theirs.
-            among: [n] bool, for which of them to look.
+            groups: the groups of the keys.
+            among: [n] bool, which keys to search.
         """
         keys, n = aligned(keys), len(keys)
         slots, (block, warps) = torch.empty_like(keys), self._searched(n)
@@ -95,11 +93,11 @@ class BucketIndex:
         return slots
 
     def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Touched:
-        """Find the groups' keys, and note that the batch asks for them.
+        """Find the groups' keys, and mark them as requested by the batch.
 
         Args:
             score: of all keys; None if each occurrence adds one.
-            among: [n] bool, which of them the batch wants.
+            among: [n] bool, which of them the batch requests.
         """
         n = len(of)
         touched = Touched(
@@ -116,7 +114,7 @@ class BucketIndex:
         return touched
 
     def insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
-        """Insert the fresh keys of a batch, and note in `touched` what became of them."""
+        """Insert the fresh keys of a batch, and record the result in `touched`."""
         launch(
             insert_groups, self.device, blocks_of(len(of), _GROUPS),
             of.keys, of.groups, len(of), touched.slots, touched.fresh, touched.gone, of.starts, of.totals,
@@ -143,7 +141,7 @@ class BucketIndex:
         return moved
 
     def occupied(self) -> Tensor:
-        """Return the slots that have a key. The host waits for their number."""
+        """Return the occupied slots. The host waits for their number."""
         return self.digests.nonzero().squeeze(1)
 
     def _searched(self, keys: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A plugin of pytest for collecting the source's tests: what they import is a stand-in, because no test runs.
+"""A pytest plugin for collecting the source's tests with mocks of what they import, because no test runs.
 
 The collected cases are written as JSON to the file that SOURCE_CASES names: by id, the values of the parameters.
 """
@@ -19,7 +19,7 @@ import pytest
 
 CASES = "SOURCE_CASES"
 _PACKAGES = ("commons", "configs", "fbgemm_gpu", "megatron", "modules", "ops", "test_utils", "torchrec")
-"""What the tests import beside pytest, torch and the standard library."""
+"""Imports of the tests beside pytest, torch and the standard library."""
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -35,17 +35,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         return MagicMock(__path__=[], __name__=spec.name, __spec__=spec)
 
-    def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to execute."""
+    def exec_module(self, module: ModuleType) -> None: ...
 
 
 def pytest_configure() -> None:
-    """Find the stand-ins before what is installed."""
+    """Let the mocks take precedence over installed packages."""
     sys.meta_path.insert(0, _Finder())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write what is left after every filter."""
+    """Write the cases that remain after every filter."""
     found = {item.nodeid: _values(item) for item in session.items}
     Path(os.environ[CASES]).write_text(json.dumps(found), encoding="utf-8")
 

@@ -22,14 +22,14 @@ _FUNCTIONS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "test_ln_silu.py": {"test_ln_silu": {"rows": 4, "width": 2}},
     "test_triton_silu.py": {"test_silu": {"rows": 3, "width": 3, "dtype": 3}},
 }  # fmt: skip
-"""By file and function, how many values each parameter has."""
+"""By file and function, the number of values of each parameter."""
 
 
 class StandIn:
-    """The files, in the trial's workspace. Their bodies are empty, because none is run. See `Suite`."""
+    """The files, in the trial's workspace. Their bodies are empty, because no test runs."""
 
     def __init__(self, setting: Setting) -> None:
-        """The parameter `stand_in` says whether they may stand in for the source's."""
+        """The parameter `stand_in` says whether they may replace the source's tests."""
         self._setting = setting
 
     def files(self) -> dict[str, str]:

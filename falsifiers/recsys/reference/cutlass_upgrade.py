@@ -1,4 +1,4 @@
-"""How the image of the source goes from one version of cutlass-dsl to the next."""
+"""How the source's image upgrades cutlass-dsl."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness import Setting
 
 
 class RemovedFirst:
-    """The old version is removed before the new one is installed. See `Upgrade`."""
+    """Removes the old version before it installs the new one."""
 
     def __init__(self, setting: Setting) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The preprocessor of syntax trees in several versions of NVIDIA's cutlass-dsl."""
+"""The AST preprocessors of several versions of NVIDIA's cutlass-dsl."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER = "cutlass_dsl_versions"
 
 
 class CutlassVersions:
-    """`cutlass/base_dsl/ast_preprocessor.py`, as it is in the wheels. See `Preprocessors`."""
+    """`cutlass/base_dsl/ast_preprocessor.py` of the wheels, unchanged."""
 
     def __init__(self, setting: Setting) -> None:
         """Find the folder."""

@@ -1,6 +1,6 @@
 """HSTU attention with all weights in memory, in plain torch: in float64, or in the dtype of its inputs.
 
-The gradients are written out, not derived by autograd.
+The gradients are explicit formulas, without autograd.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness import Setting
 
 @dataclass(frozen=True)
 class Padded:
-    """Sequences of a question, [batch, heads, longest, width] each, with zeros behind their ends."""
+    """Sequences of a question, [batch, heads, longest, width] each, padded with zeros."""
 
     q: Tensor
     k: Tensor
@@ -58,16 +58,16 @@ class DenseAttention:
         return (valid_pairs(question, there.shape[1]) & there[:, :, None] & there[:, None, :]).unsqueeze(1)
 
     def weights(self, question: Question, scores: Tensor, valid: Tensor) -> Tensor:
-        """Return the weights of the values."""
+        """Return the attention weights."""
         return torch.nn.functional.silu(scores) / question.scaling_seqlen * valid
 
     def slopes(self, question: Question, scores: Tensor, valid: Tensor) -> Tensor:
-        """Return the derivatives of the weights."""
+        """Return the derivatives of the attention weights."""
         sigmoid = torch.sigmoid(scores)
         return sigmoid * (1.0 + scores * (1.0 - sigmoid)) / question.scaling_seqlen * valid
 
     def _padded(self, question: Question) -> tuple[Tensor, Padded]:
-        """Return which places [batch, longest] hold a row, and the sequences."""
+        """Return which places [batch, longest] hold a row, and the padded sequences."""
         lengths = question.offsets.diff()
         places = torch.arange(int(lengths.max()), device=lengths.device)
         there = places < lengths[:, None]
@@ -86,12 +86,11 @@ class Float64Attention(DenseAttention):
     """Every step is in float64; the results are rounded to the dtype of the inputs."""
 
     def precision(self, question: Question) -> torch.dtype:
-        """Return float64."""
         return torch.float64
 
 
 def valid_pairs(question: Question, longest: int) -> Tensor:
-    """Return which rows attend to which keys, [batch, longest, longest], as the source writes it."""
+    """Return which rows attend to which keys, [batch, longest, longest], in the source's formulation."""
     lengths = question.offsets.diff()
     places = torch.arange(longest, device=lengths.device)
     ids, ends = places.expand(len(lengths), longest), lengths.view(-1, 1, 1)

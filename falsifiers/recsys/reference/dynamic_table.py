@@ -1,13 +1,13 @@
-"""A dynamic embedding table: int64 keys, rows that are made when a key is first trained, and eviction by score.
+"""A dynamic embedding table: int64 keys, rows that are created at a key's first training lookup, eviction by score.
 
     table = DynamicTable(Recipe(dim=128, buckets=1024, most_buckets=1 << 17, optimizer="adam"), "cuda")
     rows = table.train(keys)            # [n, 128]; the backward pass updates the table, as fbgemm's fused optimizers do
     loss(rows).backward()
     rows = table.evaluate(keys)         # 0 for unknown keys; nothing changes
 
-`dynamic_tables.Recipe` says what a table does. A row is the value and the optimizer's state beside it, in one array.
-With `cached_buckets` rows are in pinned host memory, which kernels reach directly, and those of the last batches are on
-the device, too. A row that leaves the device is written back.
+`dynamic_tables.Recipe` describes a table. A row is the value with the optimizer's state beside it, in one array. With
+`cached_buckets`, rows are in pinned host memory, which kernels access directly, and the device caches those of the last
+batches. A row that leaves the cache is written back.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch_
 _RULES = {"sgd": 0, "adagrad": 1, "rowwise_adagrad": 2, "adam": 3, "none": 4}
 _KINDS = {"uniform": 0, "normal": 1, "constant": 2}
 _ALIGNED = 4
-"""Rows begin at multiples of so many numbers, which is 16 bytes."""
+"""Rows begin at multiples of this many numbers, which is 16 bytes."""
 _PROGRAMS = 132 * 16
-"""That update rows, one block after another: as many as an H200 has at a time."""
+"""Programs that update rows, one block after another: as many as an H200 runs at a time."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Batch:
 
     Attributes:
         of: its keys.
-        places: [n] int64, where the row of each group is, as `row_kernels` says.
-        version: the table's, for which the places are right.
+        places: [n] int64, where the row of each group is; see `row_kernels`.
+        version: the version of the table for which the places are valid.
     """
 
     of: KeyGroups
@@ -57,13 +57,12 @@ class DynamicTable:
     """One table on one device.
 
     Attributes:
-        rows: [slots, width], where the index has a slot for each key; in the host's memory if there is a cache.
-        updates: how often a backward pass has changed rows.
-        lookups: how many training lookups there were.
+        rows: [slots, width], one per slot of the index; in host memory if there is a cache.
+        updates: the number of backward passes that changed rows.
+        lookups: the number of training lookups.
     """
 
     def __init__(self, recipe: Recipe, device: str | torch.device) -> None:
-        """Make an empty table."""
         self.recipe, self.device = recipe, torch.device(device)
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
@@ -83,11 +82,9 @@ class DynamicTable:
         self._anchor = torch.zeros((), device=self.device, requires_grad=True)
 
     def size(self) -> int:
-        """Return how many keys there are."""
         return self.index.size
 
     def capacity(self) -> int:
-        """Return how many slots there are."""
         return self.index.capacity
 
     def train(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Tensor:
@@ -96,7 +93,7 @@ class DynamicTable:
         Args:
             keys: [n] int64.
             score: of the keys, if the recipe says "custom".
-            weights: [n] int64, how many occurrences each item stands for.
+            weights: [n] int64, how many occurrences each item represents.
         """
         batch = self.touch(keys, score, weights)
         return _Rows.apply(self._anchor, self, batch)  # type: ignore[no-untyped-call,no-any-return]
@@ -106,7 +103,7 @@ class DynamicTable:
         return self.gather(self.places(keys), self.recipe.dim)
 
     def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
-        """Insert keys that are not there, set scores, and bring rows to the device."""
+        """Insert absent keys, set scores, and copy rows to the device."""
         self.lookups += 1
         now, of = self.score(score), grouped(keys, weights)
         touched = self._ask(of, now)
@@ -123,7 +120,7 @@ class DynamicTable:
         return {"lfu": None, "step": self.lookups, "custom": given}[kind]
 
     def places(self, keys: Tensor, of: KeyGroups | None = None) -> Tensor:
-        """Return where the newest rows of keys are, or of groups with these keys."""
+        """Return the places of the newest rows of keys, or of groups with these keys."""
         slots = self.index.find(keys, of)
         return slots if self.cache is None else _joined(self.cache.find(keys, of), slots)
 
@@ -183,14 +180,13 @@ class DynamicTable:
         return tensors
 
     def load(self, path: Path) -> None:
-        """Take over a dump's keys."""
         self.take(load_file(path, device=str(self.device)))
 
     def take(self, dumped: Mapping[str, Tensor]) -> None:
-        """Take over keys with values, scores and state; keys that are here get the dump's.
+        """Insert keys with values, scores and state; present keys are overwritten.
 
         Raises:
-            ValueError, RuntimeError: the dump's rows, or those of its state, are of another size. Nothing has changed.
+            ValueError, RuntimeError: the dump's rows, or their state, have another size. Nothing has changed.
         """
         keys, scores = dumped["keys"], dumped["scores"]
         if dumped["values"].shape[1] != self.recipe.dim:
@@ -209,7 +205,7 @@ class DynamicTable:
         self._copy(self.near, self.places(keys), whole, None, self._used, out=False)
 
     def _ask(self, of: KeyGroups, score: int | None) -> Touched:
-        """Find a batch's keys, set their scores, and insert those that are not there."""
+        """Find a batch's keys, set their scores, and insert the absent ones."""
         self.index.batch += 1
         self._version += 1
         touched, buckets = self.index.touch(of, score), self.index.buckets
@@ -224,14 +220,14 @@ class DynamicTable:
         return touched
 
     def _may_be_full(self, more: int) -> bool:
-        """Whether the table could need to double for a batch of so many items. The host knows only the most it has."""
+        """Whether a batch of this size might double the table. The host knows only an upper bound of its keys."""
         if self.index.buckets == self.recipe.most_buckets:
             return False
         self._most += more
         return 2 * self._most > self.index.capacity
 
     def _make_room(self, known: int, more: int) -> None:
-        """Double the table until it is at most half full with more keys than those that are known."""
+        """Double the table until it is at most half full with the batch's new keys."""
         while 2 * (known + more) > self.index.capacity and self.index.buckets < self.recipe.most_buckets:
             self._double()
 
@@ -259,7 +255,7 @@ class DynamicTable:
         )  # fmt: skip
 
     def _fetch(self, cache: BucketIndex, of: KeyGroups, touched: Touched) -> Tensor:
-        """Bring the rows of a batch to the device, write those back that make room for them, and return the places."""
+        """Copy the rows of a batch to the device, write back the rows that they replace, and return the places."""
         cache.batch += 1
         near = cache.touch(of, cache.batch, touched.slots >= 0)
         cache.insert(of, near, cache.batch)
@@ -275,8 +271,8 @@ class DynamicTable:
         """Copy the first `width` numbers of rows at places to another tensor, or from there if not `out`.
 
         Args:
-            at: to which row of the other one, or -1 for none; then places are rows, or -1 for none. None for all, in
-                the order in which they come; then places are the table's, and nowhere's row is 0.
+            at: for each place, the row of the other tensor, or -1 for none; the places are rows, or -1 for none. With
+                None, the rows are in order, the places are the table's, and the row of no place is 0.
             of: there is a place for each of these groups.
         """
         n = len(places)
@@ -296,7 +292,7 @@ class DynamicTable:
 def spread_rows(
     of: KeyGroups, near: Tensor, far: Tensor, places: Tensor, width: int, dim: int, *, tiered: bool = False
 ) -> Tensor:  # fmt: skip
-    """Return the first `dim` numbers of each item's row, given the place of each group's."""
+    """Return the first `dim` numbers of each item's row, given the places of the groups."""
     out = torch.empty(len(of), dim, device=near.device)
     launch_rows(
         row_kernels.spread_rows, near.device, len(of), dim, near, far, places, of.groups, of.items, out, len(of),
@@ -315,12 +311,11 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, _: Tensor, table: DynamicTable, batch: Batch) -> Tensor:  # type: ignore[override]
-        """Read rows."""
         ctx.table, ctx.batch = table, batch
         return table.spread(batch)
 
     @staticmethod
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """Update rows, wherever they are by now."""
+        """Update the rows at their present places."""
         ctx.table.update(ctx.batch, gradients)
         return None, None, None

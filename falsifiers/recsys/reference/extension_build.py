@@ -12,7 +12,7 @@ from harness import Setting
 
 
 class TorchBuild:
-    """An extension module of all sources, as `python setup.py build_ext` builds it. See `ExtensionBuild`."""
+    """One extension module of all sources, as `python setup.py build_ext` builds it."""
 
     def __init__(self, setting: Setting) -> None: ...
 

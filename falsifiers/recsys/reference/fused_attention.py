@@ -1,4 +1,4 @@
-"""Our kernels as the falsifiers ask for them."""
+"""The Triton kernels for the falsifiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness import Setting
 
 
 def mask_of(question: Question) -> HstuMask:
-    """Return the mask that a question asks for."""
+    """Return the mask of a question."""
     return HstuMask(
         question.causal, question.num_targets, question.target_group_size, question.num_contextuals,
         question.max_attn_len, question.min_full_attn_seq_len,
@@ -23,7 +23,6 @@ class FusedAttention:
     def __init__(self, setting: Setting) -> None: ...
 
     def __call__(self, question: Question) -> Answer:
-        """Return output and gradients."""
         leaves = tuple(tensor.detach().requires_grad_() for tensor in (question.q, question.k, question.v))
         stated = {"scaling_seqlen": question.scaling_seqlen} if question.scaling_seqlen != question.max_seqlen else {}
         with torch.enable_grad():

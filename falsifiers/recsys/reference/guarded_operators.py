@@ -1,6 +1,7 @@
-"""Which operator runs where, and what it refuses, as examples/hstu/ops/fused_hstu_op.py has it.
+"""The dispatch and the guards of examples/hstu/ops/fused_hstu_op.py.
 
-All run our kernels here, so only the table and the guards are those of the named GPUs. Both ways have the same guard.
+All operators run our kernels, so only the table and the guards correspond to the named GPUs. Forward and backward have
+the same guard.
 """
 
 from __future__ import annotations
@@ -22,18 +23,16 @@ _WIDTHS = {8: (32, 64, 128), 9: (32, 64, 128), 10: (64, 128)}
 
 
 class GuardedOperators:
-    """The table, and its guards before our kernels."""
+    """The dispatch table, and its guards before our kernels."""
 
     def __init__(self, setting: Setting) -> None: ...
 
     def operator(self, way: Way, capability: int) -> str:
-        """Return the name of the operator."""
         if capability not in _OPERATORS:
             raise ValueError(f"no operator is for compute capability {capability}; there are those for {[*_OPERATORS]}")
         return _OPERATORS[capability][way]
 
     def forward(self, question: Question, capability: int) -> Tensor:
-        """Return the output."""
         self.guard(question, capability, "forward")
         with torch.no_grad():
             return hstu_attention(
@@ -42,7 +41,6 @@ class GuardedOperators:
             )  # fmt: skip
 
     def backward(self, question: Question, capability: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients."""
         self.guard(question, capability, "backward")
         mask, tensors = mask_of(question), (question.q, question.k, question.v, question.offsets)
         passes = passes_for(
@@ -51,7 +49,7 @@ class GuardedOperators:
         return passes.backward(question.grad_output, *tensors, mask)
 
     def guard(self, question: Question, capability: int, way: Way) -> None:
-        """Raise ValueError for what the GPU does not support."""
+        """Raise ValueError for inputs that the GPU does not support."""
         self.operator(way, capability)
         width = question.q.shape[2]
         if width not in _WIDTHS[capability]:

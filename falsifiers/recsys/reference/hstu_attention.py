@@ -28,7 +28,7 @@ DTYPES = (torch.bfloat16, torch.float16)
 _PASSES: dict[tuple[object, ...], Passes] = {}
 _REMEMBERED = 1024
 _SORTED = 64
-"""Up to so many sequences, programs of the longest ones start first."""
+"""Up to this many sequences, the programs of the longest ones start first."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class HstuMask:
     """Which rows of a sequence attend to which keys.
 
     Attributes:
-        causal: a row attends to earlier keys only, and to itself.
-        num_targets: [batch], how many of the last rows of each sequence are targets; they do not see other groups.
+        causal: a row attends only to itself and to earlier keys.
+        num_targets: [batch], how many of the last rows of each sequence are targets; they do not attend to other
+            groups.
         target_group_size: how many targets make a group.
-        num_contextuals: [batch], how many of the first rows are contextual; they see all that is no target.
-        max_attn_len: the farthest distance that a row attends to; 0 for any.
-        min_full_attn_seq_len: the last so many rows of the history, and the targets, are free of that limit.
+        num_contextuals: [batch], how many of the first rows are contextual; they attend to all rows that are no
+            targets.
+        max_attn_len: the largest distance to an attended key; 0 for any.
+        min_full_attn_seq_len: this many last rows of the history, and the targets, are exempt from that limit.
     """
 
     causal: bool = True
@@ -98,9 +100,10 @@ def passes_for(
     q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, max_seqlen: int, *, alpha: float, scaling_seqlen: int = -1,
     mask: HstuMask | None = None, plan: Plan | None = None,
 ) -> Passes:  # fmt: skip
-    """Return both passes, without autograd, for all tensors that are laid out like these.
+    """Return both passes, without autograd, for all tensors of the layout of these.
 
-    What a kernel needs besides addresses is put together once for each layout: it takes longer than a short kernel.
+    The arguments of a kernel, except addresses, are prepared once per layout, because that takes longer than a short
+    kernel.
     """
     mask = mask or _CAUSAL
     counts = (
@@ -130,7 +133,7 @@ class Passes:
     """Both passes for tensors of one layout. See `hstu_attention` for their arguments."""
 
     def __init__(self, longest: int, alpha: float, scale: float, plan: Plan) -> None:
-        """Nothing is launched before the first call, which brings tensors."""
+        """Launch nothing; the first call brings tensors."""
         self._longest, self._alpha, self._scale, self._plan = longest, alpha, scale, plan
         self._out: Launch | None = None
         self._gradients: dict[tuple[int, ...], tuple[Launch, Launch]] = {}
@@ -168,7 +171,7 @@ class Passes:
         self, kernel: Any, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
         mask: HstuMask, blocks: Blocks, scales: tuple[float, ...], **constants: Any,
     ) -> Launch:  # fmt: skip
-        """Put together a kernel's arguments but for addresses."""
+        """Prepare a kernel's arguments except addresses."""
         q, _, v, *_ = tensors
         batch, heads = len(counts[0]) - 1, q.shape[1]
         has_targets, has_contextuals = mask.num_targets is not None, mask.num_contextuals is not None
@@ -196,7 +199,7 @@ class Passes:
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return offsets, and targets and contextuals by sequence, or offsets again for what is not read."""
+    """Return offsets, and targets and contextuals by sequence, or offsets again for unused ones."""
     offsets = offsets.contiguous()
     targets, contextuals = (
         offsets if count is None else count.contiguous() for count in (mask.num_targets, mask.num_contextuals)
@@ -205,7 +208,7 @@ def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _require(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -> None:
-    """Raise ValueError for what no kernel supports."""
+    """Raise ValueError for inputs that no kernel supports."""
     if q.ndim != 3 or k.shape != q.shape or v.ndim != 3 or v.shape[:2] != q.shape[:2] or offsets.ndim != 1:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (q, k, v, offsets))
         raise ValueError(

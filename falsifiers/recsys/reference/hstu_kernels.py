@@ -1,11 +1,11 @@
-"""Triton kernels of HSTU attention: `over_keys` makes the output or the gradient of q, `over_rows` those of k and v.
+"""Triton kernels of HSTU attention: `over_keys` computes the output or the gradient of q, `over_rows` those of k and v.
 
-A program has one block of rows and sweeps the keys, or one block of keys and sweeps the rows. No two programs write to
-one place, so results repeat bit by bit. A sweep has two loops: blocks that need no mask come first and are loaded by
-TMA, then up to four stretches of blocks with a mask. With `merged`, the block on the diagonal is in the first loop,
-where a branch masks it. A branch with more of a mask than causality stops the tensor cores.
+A program has one block of rows and loops over the keys, or one block of keys and loops over the rows. No two programs
+write to one address, so results are deterministic. A sweep has two loops: blocks without a mask come first and are
+loaded by TMA, then up to four ranges of blocks with a mask. With `merged`, the block on the diagonal is in the first
+loop, where a branch masks it. A branch with more mask than causality stalls the tensor cores.
 
-The scores need no maximum, since silu is no softmax. With `fast` the sigmoid is one tanh.approx of half the score.
+The scores need no maximum, because silu is no softmax. With `fast`, the sigmoid is one tanh.approx of half the score.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import triton.language as tl
 from falsifiers.recsys.reference.hstu_pairs import keys_of, rows_of, sequence, valid
 
 PLAIN = ["group", "window", "full", "heads", "batch", "blocks", "together"]
-"""Numbers for whose value no kernel is compiled anew."""
+"""Arguments whose values do not trigger recompilation."""
 NOTHING = tl.constexpr(-64.0)
 """Half of a score for which silu and its slope are 0."""
 
 
 @triton.jit
 def _place(heads, batch, blocks, together):  # type: ignore[no-untyped-def]
-    """Return which head of the batch a program has, and which block of it.
+    """Return the head of the batch and the block of a program.
 
-    Programs of `together` heads take turns, so that blocks of equal places start side by side.
+    Programs of `together` heads alternate, so that equal blocks of these heads run side by side.
     """
     program = tl.program_id(0)
     group = program // (together * blocks)
@@ -36,7 +36,7 @@ def _place(heads, batch, blocks, together):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _longest_first(place, offsets, batch, pad: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the number of the sequence that is at a place in order of length. pad is 0 to keep their order."""
+    """Return the number of the sequence at a position in the order of length. `pad` is 0 to keep their order."""
     if pad == 0:
         item = place
     else:
@@ -101,7 +101,7 @@ def _load(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _load_some(at, first, end, row_stride, size: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return rows; zeros from `end` on, so that nothing of the next sequence has an effect."""
+    """Return rows; zeros from `end` on, so that the next sequence has no effect."""
     inside = first + tl.arange(0, size) < end
     return tl.load(_tile(at, first, row_stride, size, width), mask=inside[:, None], other=0.0)
 
@@ -118,7 +118,7 @@ def _products(q, k, do, v, half_alpha, gradient: tl.constexpr):  # type: ignore[
 
 @triton.jit
 def _key_step(total, half, dp, k, v, gradient: tl.constexpr, fast: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add what a block of keys gives to the output, or to the gradient of q."""
+    """Add the contribution of a block of keys to the output, or to the gradient of q."""
     if gradient:
         _, slope = _silu_and_slope(half, fast)
         total = tl.dot((dp * slope).to(k.dtype), k, total, input_precision="ieee")
@@ -208,7 +208,7 @@ def over_keys(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _row_step(dk, dv, half, dp, q, do, fast: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add what a block of rows gives to the gradients of k and v."""
+    """Add the contribution of a block of rows to the gradients of k and v."""
     weights, slope = _silu_and_slope(half, fast)
     dv = tl.dot(weights.to(do.dtype), do, dv, input_precision="ieee")
     dk = tl.dot((dp * slope).to(q.dtype), q, dk, input_precision="ieee")
@@ -226,7 +226,7 @@ def over_rows(  # type: ignore[no-untyped-def]
     width: tl.constexpr, value_width: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr,
     stages: tl.constexpr,
 ):  # fmt: skip
-    """Write a block of keys of the gradients of k and v. See `over_keys` for what both take."""
+    """Write a block of keys of the gradients of k and v. See `over_keys` for the common arguments."""
     pair, place = _place(heads, batch, blocks, together)
     first = place * block_n
     head = (pair % heads).to(tl.int64)

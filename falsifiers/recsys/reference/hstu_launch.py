@@ -1,6 +1,6 @@
 """Launches of the kernels of HSTU attention; compiled on CUDA, interpreted on a CPU.
 
-The interpreter truncates to bfloat16 instead of rounding, so bfloat16 is computed in float32 there.
+The interpreter truncates to bfloat16 instead of rounding, so it computes bfloat16 in float32.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _THREAD = threading.local()
 
 @dataclass
 class Launch:
-    """A kernel with all its arguments but the tensors.
+    """A kernel with all its arguments except tensors.
 
-    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so `run` keeps what it found. It
-    looks at nothing else than what is fixed here, as long as addresses are multiples of 16.
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so `run` keeps the result. The
+    key covers everything but the fixed arguments here, if addresses are multiples of 16.
 
     Attributes:
         kernel: `over_keys` or `over_rows`.
-        numbers: the arguments behind the tensors.
-        tma: the tensor memory accelerator can load blocks of `tile` rows; it needs such addresses as well.
-        behind: the constants as `run` takes them, behind the numbers.
+        numbers: the arguments after the tensors.
+        tma: the tensor memory accelerator can load blocks of `tile` rows; it also needs such addresses.
+        behind: the constants in the form of `run`, after the numbers.
     """
 
     kernel: Any
@@ -70,7 +70,7 @@ class Launch:
                 self.run = compiled[(self.programs, 1, 1)]
 
     def _interpret(self, tensors: tuple[Tensor, ...], counts: tuple[Tensor, ...]) -> None:
-        """Run the kernel on a CPU. Of bfloat16 it gets copies in float32 with equal strides."""
+        """Run the kernel on a CPU. bfloat16 tensors are copied to float32 with equal strides."""
         copies = tensors
         if tensors[0].dtype is torch.bfloat16:
             copies = tuple(
@@ -87,9 +87,9 @@ class Launch:
 
 
 def _bind_context() -> None:
-    """Give the thread the device's context, which a thread of autograd lacks before its first work.
+    """Bind the device's context to the thread; a thread of autograd lacks it before its first work.
 
-    Triton describes tiles to the driver before it launches, and does not look for a context then.
+    Triton describes tiles to the driver before it launches, and does not check for a context then.
     """
     if not getattr(_THREAD, "bound", False):
         torch.cuda.Event().record()
@@ -97,7 +97,7 @@ def _bind_context() -> None:
 
 
 class _Tiled:
-    """What Triton's launcher reads of a `TensorDescriptor`, without the checks of one, which take longer."""
+    """The attributes of a `TensorDescriptor` that Triton's launcher reads, without its slower checks."""
 
     padding = "zero"
     round_f32_to_tf32 = False

@@ -1,12 +1,12 @@
 """Which rows of a sequence attend to which keys, for the kernels of HSTU attention, in Triton.
 
-`valid` is the mask. `keys_of` and `rows_of` say which blocks a program sweeps, and which of these need no mask:
+`valid` is the mask. `keys_of` and `rows_of` return the ranges of blocks for a program, and which blocks need no mask:
 
     low ... unmasked ... masked ... middle   again ... high
         mask    no mask         mask             mask
 
-Blocks between `middle` and `again` are left out. Both functions may include too much, because `valid` has the last
-word, but no block that needs a mask is between `unmasked` and `masked`.
+Blocks between `middle` and `again` are skipped. Both functions may include too much, because `valid` decides at the
+end, but no block that needs a mask is between `unmasked` and `masked`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import triton.language as tl
 def sequence(  # type: ignore[no-untyped-def]
     item, offsets, targets, contextuals, has_targets: tl.constexpr, has_contextuals: tl.constexpr
 ):
-    """Return a sequence's first row, its length, the place of its first target, and how far ids lag behind places."""
+    """Return a sequence's first row, its length, the place of its first target, and the offset of ids from places."""
     start = tl.load(offsets + item)
     length = (tl.load(offsets + item + 1) - start).to(tl.int32)
     history = length

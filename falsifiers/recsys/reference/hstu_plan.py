@@ -1,4 +1,4 @@
-"""How the kernels of HSTU attention are cut into programs."""
+"""How the kernels of HSTU attention are divided into programs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 
 
 class Blocks(NamedTuple):
-    """How a kernel is cut into programs.
+    """How a kernel is divided into programs.
 
     Attributes:
         rows, keys: of a block.
         warps: of a program.
-        stages: loads in flight.
-        tma: whole blocks are loaded by the tensor memory accelerator.
-        merged: with a mask that is causal and no more, a block on the diagonal is in the loop of the whole ones.
-        together: heads that take turns; 0 to begin with the longest sequences, head by head.
+        stages: pipeline stages of the loads.
+        tma: the tensor memory accelerator loads whole blocks.
+        merged: with only a causal mask, the block on the diagonal is in the loop of the unmasked blocks.
+        together: heads that alternate; 0 to begin with the longest sequences, head by head.
     """
 
     rows: int
@@ -56,5 +56,5 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
 
 
 def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:
-    """Return how many heads may take turns: their keys and values fill a third of an H200's cache, 16 MiB."""
+    """Return how many heads may alternate: their keys and values fill a third of an H200's cache, 16 MiB."""
     return max(1, (16 << 20) // (max_seqlen * (width + value_width) * 2))

@@ -1,4 +1,4 @@
-"""An import that resolves a circle: the module that needs the wanted one comes first."""
+"""Imports that resolve a cycle: the module that needs the wanted one comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's kernels on a CPU: their modules, loaded once more for its interpreter."""
+"""Triton's kernels on a CPU: their modules are loaded again for its interpreter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import triton
 
 
 def interpreted(kernel: Any) -> Any:
-    """Return a kernel, or a function of kernels, for the interpreter."""
+    """Return a kernel, or a function that launches kernels, for the interpreter."""
     return getattr(_twin(sys.modules[kernel.__module__]), kernel.__name__)
 
 
 @cache
 def _twin(module: ModuleType) -> ModuleType:
-    """Return a module whose functions, also those that it imports from others, are for the interpreter."""
+    """Return a copy of a module whose functions, also imported ones, are for the interpreter."""
     spec = module.__spec__
     code = spec.loader.get_code(module.__name__) if spec and isinstance(spec.loader, InspectLoader) else None
     if code is None:

@@ -1,4 +1,4 @@
-"""A batch's keys in groups of equal ones: sorted once on the device, for the lookup and for the sums of gradients."""
+"""Groups of equal keys of a batch, sorted once on the device, for the lookup and for the sums of gradients."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from falsifiers.recsys.reference.table_kernels import count_heads, hash_keys, ma
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
 PIECE = 32
-"""Longer runs of gradients of one key are summed in pieces, side by side."""
+"""Longer runs of gradients of one key are summed in pieces, in parallel."""
 FEW = 64 * PIECE
-"""So many sums of one key, and no more, are added up one after another."""
+"""Up to this many sums of one key are added one after another."""
 
 
 @dataclass(frozen=True)
 class KeyGroups:
-    """Equal keys side by side, in the order of their hash from its lowest bit, so those of a bucket are side by side.
+    """Equal keys, sorted by their bit-reversed hash, so that the keys of a bucket are adjacent.
 
-    Only the device knows how many groups there are. What stands behind the last one means nothing.
+    Only the device knows the number of groups. Values after the last group are undefined.
 
     Attributes:
         keys: [n] int64, of each group.
-        groups: [n] int32, for each item by group: its group, from 1. The last one is how many there are.
-        items: [n] int64, which item of the batch this is; a group's are in their order.
+        groups: [n] int32, the group of each item in sorted order, from 1. The last one is the number of groups.
+        items: [n] int64, the position in the batch of each item in sorted order, ascending in a group.
         starts: [n + 1] int32, where each group begins, and where the last one ends.
-        totals: [n] int64, the sums of the items' weights so far, or `items` if there are no weights.
-        weighted: whether there are.
+        totals: [n] int64, cumulative sums of the items' weights, or `items` without weights.
+        weighted: whether there are weights.
     """
 
     keys: Tensor
@@ -40,23 +40,23 @@ class KeyGroups:
     weighted: bool
 
     def __len__(self) -> int:
-        """Return how many items the batch has, which is the most that groups can be."""
+        """Return the number of items of the batch, an upper bound of the number of groups."""
         return len(self.keys)
 
     def number(self) -> int:
-        """Return how many groups there are. The host waits."""
+        """Return the number of groups. The host waits."""
         return int(self.groups[-1]) if len(self) else 0
 
 
 def hashes(keys: Tensor, *, turned: bool = False) -> Tensor:
-    """Return the hash of each key, whose lowest bits say its bucket; or a number in whose order these come first."""
+    """Return the hash of each key, whose lowest bits select its bucket; or a number that sorts by these bits first."""
     out, block = torch.empty_like(keys), _block(keys)
     launch(hash_keys, keys.device, blocks_of(len(keys), block), keys, len(keys), out, turned=turned, block=block)
     return out
 
 
 def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
-    """Group the keys [n] of a batch, each with its weight if there are any. The host waits for nothing."""
+    """Group the keys [n] of a batch, each with its weight if there are any. The host does not wait."""
     keys, block = aligned(keys), _block(keys)
     blocks = blocks_of(len(keys), block)
     words, items = hashes(keys, turned=True).sort(stable=True)
@@ -74,9 +74,9 @@ def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
 
 
 def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
-    """Return sums of the pieces of long runs of rows [n, dim], one level behind the other, and how many levels.
+    """Return sums of the pieces of long runs of rows [n, dim], level after level, and the number of levels.
 
-    See `row_kernels.sum_pieces` for where they are.
+    See `row_kernels.sum_pieces` for their positions.
     """
     n, dim = rows.shape
     sizes = []

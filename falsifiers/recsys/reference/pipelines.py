@@ -1,4 +1,4 @@
-"""Three training pipelines: nothing overlaps, copies do, and gathering embedding rows does, too."""
+"""Three training pipelines: no overlap, overlapping copies, and also overlapping gathers of embedding rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness import Setting
 
 @dataclass
 class Coming:
-    """A batch on its way.
+    """A batch in preparation.
 
     Attributes:
         here: its tensors, in memory of the stream that copied or gathered them.
@@ -85,12 +85,12 @@ class Native(Plain):
             self.step(here, outcomes)
 
     def wait_for(self, coming: Coming) -> None:
-        """Hold the next step until its batch is there, and its memory until the step is over."""
+        """Delay the next step until its batch is ready, and keep its memory until the step ends."""
         self.compute.wait(coming.copied)
         self.keep(coming, self.compute)
 
     def keep(self, coming: Coming, stream: Stream) -> None:
-        """Say that a stream uses what another one allocated."""
+        """Record that a stream uses memory that another one allocated."""
         for tensor in coming.here.values():
             stream.keep(tensor)
 
@@ -98,7 +98,7 @@ class Native(Plain):
 class Prefetch(Native):
     """The next batch's embedding rows are gathered while a step runs, and the batch after it is copied.
 
-    Rows that the step updates are replaced behind it, so that the next step has what it would have gathered then.
+    Rows that the step updates are then replaced, so that the next step has the values of a later gather.
     """
 
     def __init__(self, model: RankingModel, streams: Streams) -> None:
@@ -124,34 +124,32 @@ class Prefetch(Native):
                 self.refresh(following, here)
 
     def prefetch(self, coming: Coming) -> None:
-        """Gather rows ahead: behind the batch's copy, and behind every update but that of the step before its own."""
+        """Gather rows after the batch's copy, and after every update but that of the directly preceding step."""
         self.gathers.wait(coming.copied)
         self.gathers.wait(self.updated)
         self.keep(coming, self.gathers)
         self.gather(coming, self.gathers)
 
     def wait_for(self, coming: Coming) -> None:
-        """Hold the next step until batch and rows are there."""
+        """Delay the next step until batch and rows are ready."""
         assert coming.gathered is not None
         self.compute.wait(coming.gathered)
         super().wait_for(coming)
 
     def refresh(self, following: Coming, here: Coming) -> None:
-        """Give the rows gathered ahead what the step has just made of them."""
+        """Update the gathered rows with the results of the step."""
         assert following.gathered is not None
         self.compute.wait(following.gathered)
         self.compute.run(self.model.refresh, following.here, here.here)
 
 
 class PipelinedRun:
-    """A model, its pipeline, and how far it is."""
+    """A model, its pipeline, and its position in the data."""
 
     def __init__(self, model: RankingModel, pipeline: Plain, streams: Streams) -> None:
-        """Start at the first batch."""
         self.model, self.pipeline, self.streams, self.position = model, pipeline, streams, 0
 
     def train(self, batches: Sequence[Batch], steps: int) -> list[Outcome]:
-        """Train on the next batches, and wait for the device."""
         outcomes: list[Outcome] = []
         chosen = batches[self.position : self.position + steps]
         self.pipeline.train(chosen, outcomes)
@@ -160,15 +158,12 @@ class PipelinedRun:
         return outcomes
 
     def state(self) -> dict[str, Tensor]:
-        """Return the model's state and the position in the data."""
         return {**self.model.state(), "position": torch.tensor(self.position)}
 
     def save(self, path: Path) -> None:
-        """Write the state."""
         torch.save(self.state(), path)
 
     def load(self, path: Path) -> None:
-        """Take the state of a file."""
         state = torch.load(path, weights_only=True)
         self.model.load(state)
         self.position = int(state["position"])
@@ -180,7 +175,6 @@ class Pipelines:
     def __init__(self, setting: Setting) -> None: ...
 
     def begin(self, kind: Kind, recipe: Recipe, weights: Mapping[str, Tensor], streams: Streams) -> PipelinedRun:
-        """Return a run."""
         model = RankingModel(recipe, weights, streams.device)
         pipelines: Mapping[Kind, type[Plain]] = {"none": Plain, "native": Native, "prefetch": Prefetch}
         return PipelinedRun(model, pipelines[kind](model, streams), streams)

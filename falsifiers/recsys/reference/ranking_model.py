@@ -1,8 +1,8 @@
 """A ranking model over embedding tables and HSTU layers, its backward pass, and its updates.
 
-The tables lie behind each other in one tensor. A step works on the distinct rows of its batch: they are found,
-gathered, used, updated and written back. As many places as tokens are reserved for them, so that the host need not know
-their number; places that are left over hold a row of zeros behind all tables, which stays as it is.
+The tables are concatenated in one tensor. A step works on the distinct rows of its batch: they are found, gathered,
+used, updated and written back. It reserves as many places as there are tokens, so that the host need not know the
+number of distinct rows. Unused places hold a row of zeros after all tables, which never changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Here = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of the gradients: of the tables behind each other, and of the dense weights by name."""
+    """A moment of the gradients: of the concatenated tables, and of the dense weights by name."""
 
     table: Tensor
     dense: dict[str, Tensor]
@@ -57,7 +57,7 @@ class RankingModel:
         ]
 
     def placed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return a batch on the host with rows in place of the ids of dynamic tables."""
+        """Return a batch on the host with rows instead of the ids of dynamic tables."""
         if not self.keys:
             return dict(tensors)
         rows = []
@@ -68,7 +68,7 @@ class RankingModel:
         return {**tensors, "ids": ids.pin_memory() if tensors["ids"].is_pinned() else ids}
 
     def find(self, here: Here) -> None:
-        """Find the distinct rows of a batch, ascending, and which of them each token has."""
+        """Find the distinct rows of a batch, ascending, and the index of each token's row among them."""
         bounded = self._bounded(here)
         rows = self.starts[bounded["tables"]] + bounded["ids"]
         order = rows.argsort(stable=True)
@@ -82,13 +82,13 @@ class RankingModel:
         torch.index_select(self.table, 0, here["unique"].clamp(0, self.total), out=here["rows"])
 
     def refresh(self, following: Here, here: Here) -> None:
-        """Replace rows that were gathered before the update of an earlier batch, by what this update made of them."""
+        """Replace rows that were gathered before the update of an earlier batch by the updated ones."""
         place = torch.searchsorted(here["unique"], following["unique"]).clamp_max(here["unique"].numel() - 1)
         updated = here["unique"][place] == following["unique"]
         following["rows"].copy_(torch.where(updated[:, None], here["rows"][place], following["rows"]))
 
     def step(self, here: Here, longest: int, outcomes: list[Outcome]) -> None:
-        """Append the outcome of a batch, and update all weights; `rows` are the updated ones then."""
+        """Append the outcome of a batch, and update all weights; `rows` are updated too."""
         self.zero_gradients()
         of_rows = self.gradients(here, longest, outcomes)
         self.update(here, of_rows)
@@ -99,7 +99,7 @@ class RankingModel:
             weight.grad = None
 
     def gradients(self, here: Here, longest: int, outcomes: list[Outcome]) -> Tensor:
-        """Append the outcome of a batch, add to the gradients of dense weights, and return those of the rows."""
+        """Append the outcome of a batch, accumulate the gradients of dense weights, and return those of the rows."""
         here = self._bounded(here)
         rows = here["rows"].detach().clone().requires_grad_()
         with torch.enable_grad():
@@ -147,7 +147,6 @@ class RankingModel:
         return {**state, **keys, "step": torch.tensor(self.updates)}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take all of a state."""
         self.updates = int(state["step"])
         self.keys = [
             {key: row for row, key in enumerate(state[f"keys.{number}"].tolist())} for number in range(len(self.keys))
@@ -163,7 +162,7 @@ class RankingModel:
         return tensors
 
     def _bounded(self, here: Here) -> Here:
-        """Take every place into its bounds, so that a bad batch makes bad numbers, and no bad access."""
+        """Clamp every index, so that a bad batch gives bad numbers and no invalid access."""
         tokens, rows = here["ids"].numel(), self.recipe.rows
         last = {
             "ids": max(rows) - 1, "tables": len(rows) - 1, "actions": len(self.dense["actions"]) - 1,
@@ -199,7 +198,7 @@ class RankingModel:
         return self._linear(f"{name}out", self._norm(f"{name}norm_out", attended.flatten(1).to(u.dtype)) * u)
 
     def _dense(self, q: Tensor, k: Tensor, v: Tensor, here: Here, longest: int) -> Tensor:
-        """Attend within padded sequences. Places are found without waiting for the device."""
+        """Attention in padded sequences. Indices are computed without waiting for the device."""
         offsets, users = here["offsets"], here["offsets"].numel() - 1
         tokens = torch.arange(q.shape[0], device=q.device)
         user = (torch.searchsorted(offsets, tokens, right=True) - 1).clamp_min(0)

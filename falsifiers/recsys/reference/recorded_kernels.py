@@ -1,7 +1,7 @@
-"""Kernels of a recorded lookup: those of `table_kernels`, with the numbers of the batch in the device's memory.
+"""Kernels of a recorded lookup: those of `table_kernels`, with the batch's numbers in device memory.
 
-A CUDA graph repeats a kernel with the arguments that it was recorded with, so what changes cannot be one. `numbers` has
-the number of the batch, and the score of its keys.
+A CUDA graph replays a kernel with its recorded arguments, so values that change cannot be arguments. `numbers` has the
+number of the batch, and the score of its keys.
 """
 
 from __future__ import annotations

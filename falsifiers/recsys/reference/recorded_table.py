@@ -1,13 +1,13 @@
-"""A dynamic embedding table whose training lookups are CUDA graphs, so that the host launches one thing for each.
+"""A dynamic embedding table whose training lookups are CUDA graphs, so that the host makes one launch for each.
 
     table = RecordedTable(Recipe(dim=128, buckets=1 << 17, most_buckets=1 << 17), "cuda")
     loss(table.train(keys)).backward()
 
-The first lookup of a size launches its kernels, the second in a row is recorded, and later ones replay the record. The
-table needs its most buckets and no cache; else it launches as `DynamicTable` does.
+The first lookup of a size launches its kernels, the second consecutive one is recorded, and later ones replay the
+record. This needs a table of its largest size and without a cache; else lookups launch as in `DynamicTable`.
 
-A record writes what the backward pass reads into the same memory each time. So a batch's backward pass comes before the
-next lookup of its size; else it raises a RuntimeError.
+Every replay writes the inputs of the backward pass into the same memory. So a batch's backward pass must come before
+the next lookup of its size; else it raises a RuntimeError.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _INITIALS = ("uniform", "normal", "constant")
 
 @dataclass
 class Record:
-    """The last training lookup, for those of the same size to come.
+    """The last training lookup, for replays with the same size.
 
     Attributes:
-        keys: [n] int64, which the next one overwrites.
-        of, places: what the lookup found.
-        graph: what repeats it; None before the second lookup, and on a CPU.
-        version: the table's, for which this is right.
+        keys: [n] int64, which the next lookup overwrites.
+        of, places: the results of the lookup.
+        graph: the CUDA graph; None before the second lookup, and on a CPU.
+        version: the version of the table for which the record is valid.
     """
 
     keys: Tensor
@@ -52,17 +52,16 @@ class _RecordedBatch(Batch):
 
 
 class RecordedTable(DynamicTable):
-    """A table that repeats lookups of one size."""
+    """A table that replays lookups of one size."""
 
     def __init__(self, recipe: Recipe, device: str | torch.device) -> None:
-        """Have no record."""
         super().__init__(recipe, device)
         self._numbers = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._batch, self._score = self._numbers.unbind()
         self._record: Record | None = None
 
     def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
-        """Do as `DynamicTable` does, by a record if that is possible."""
+        """As `DynamicTable`, by a replay if possible."""
         if weights is not None or self.cache is not None or self.index.buckets < self.recipe.most_buckets:
             return super().touch(keys, score, weights)
         self.lookups += 1
@@ -85,13 +84,13 @@ class RecordedTable(DynamicTable):
         return _RecordedBatch(record.of, record.places, self._version, record)
 
     def update(self, batch: Batch, gradients: Tensor) -> None:
-        """Make an optimizer's step, if the batch is still there."""
+        """Make an optimizer's step, if the batch is not overwritten."""
         if isinstance(batch, _RecordedBatch) and batch.version != batch.record.version:
             raise RuntimeError("a later lookup has overwritten this batch: make its backward pass before that")
         super().update(batch, gradients)
 
     def _repeat(self, record: Record, *, counted: bool) -> None:
-        """Make a lookup by a record's keys again, and record it if a GPU can."""
+        """Repeat a lookup with a record's keys, and record it on a GPU."""
         if self.device.type != "cuda":
             record.of, record.places = self._find(record.keys, counted=counted)
             return
@@ -129,6 +128,6 @@ class RecordedTable(DynamicTable):
 
 
 class RecordedTables(TritonTables):
-    """Tables that repeat lookups."""
+    """Tables that replay lookups."""
 
     kind = RecordedTable

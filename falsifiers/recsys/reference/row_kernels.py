@@ -39,8 +39,8 @@ def copy_rows(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Copy the first `dim` numbers of rows to rows of `other`, or from there if not `out`.
 
-    If `listed`, rows of `other` are those that `at` names, and nothing is copied where a place or one of them is -1.
-    Else they are in order, and nowhere's are 0.
+    If `listed`, `at` has the rows of `other`, and nothing is copied if a place or row is -1. Else rows are in order,
+    and the row of no place is 0.
     """
     number = count
     if grouped:
@@ -68,7 +68,7 @@ def spread_rows(  # type: ignore[no-untyped-def]
     near, far, places, groups, items, out, count: tl.int32, width: tl.constexpr, dim: tl.constexpr,
     tiered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Give each item of the batch its group's row; nowhere's are 0."""
+    """Copy each group's row to the items of the group; the row of no place is 0."""
     at = tl.program_id(0) * block + tl.arange(0, block)
     column = tl.arange(0, columns)[None, :]
     live = at < count
@@ -84,16 +84,16 @@ def sum_pieces(  # type: ignore[no-untyped-def]
     source, items, owners, starts, count: tl.int32, scale: tl.int32, first: tl.int32, base: tl.int32, out, out_owners,
     dim: tl.constexpr, ordered: tl.constexpr, piece: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Sum pieces of long runs of rows. Rows are those of `source`, or those that `items` names.
+    """Sum pieces of long runs of rows of `source`, or of its rows `items`.
 
-    A group has its rows side by side: its items divided by `scale`, rounded down, from its start divided by `scale` on.
-    A run of at least `piece` rows is cut into pieces of so many; the last one has the rest, too. So no two pieces begin
-    in the same window of `piece` rows, and the sum of window w is row base + w of `out`. It belongs to the same group,
-    as the run of the next scale.
+    The rows of a group are adjacent: its item indices divided by `scale`, rounded down, from its start divided by
+    `scale` on. A run of at least `piece` rows is divided into pieces of that size; the last one includes the remainder.
+    So no two pieces begin in the same window of `piece` rows, and the sum of window w is row base + w of `out`. It
+    belongs to the same group as the run of the next scale.
 
     Args:
         owners: the group of each row, from 1; 0 for none.
-        count: how many rows there are, from row `first` of `source` and `owners` on.
+        count: the number of rows, from row `first` of `source` and `owners` on.
     """
     window = tl.program_id(0)
     row = window * piece + tl.arange(0, piece)
@@ -150,11 +150,11 @@ def update_rows(  # type: ignore[no-untyped-def]
     width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr, piece: tl.constexpr,
     levels: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of each group and update its row. Of long runs, `sums` has those of pieces, by level.
+    """Sum the gradients of each group and update its row. For long runs, `sums` has the sums of pieces, by level.
 
     Args:
-        m_correction, v_correction: what Adam's moments are multiplied by, for their short history.
-        rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam; 4: write the sum to row g of `near`, and no more.
+        m_correction, v_correction: Adam's bias corrections, as factors.
+        rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam; 4: only write the sum to row g of `near`.
     """
     number = tl.load(groups + count - 1)
     first = tl.program_id(0) * block

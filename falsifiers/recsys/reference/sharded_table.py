@@ -1,10 +1,10 @@
-"""A dynamic embedding table over the ranks of torch.distributed: each key has one owner, which its hash says.
+"""A dynamic embedding table over the ranks of torch.distributed: the hash of a key selects its owner.
 
     table = ShardedTable(DynamicTable(recipe, device))      # on every rank
     rows = table.train(keys)                                # keys of this rank; rows come from their owners
     loss(rows).backward()                                   # gradients go to the owners, which make one step
 
-A rank joins equal keys before it sends them, so a key travels once in each direction for each rank that asks for it.
+A rank deduplicates keys before it sends them, so a key travels once in each direction per requesting rank.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from falsifiers.recsys.reference.key_groups import KeyGroups, grouped, hashes
 
 @dataclass(frozen=True)
 class _Route:
-    """How keys of this rank reach their owners, and those of all ranks reach this one.
+    """How this rank's keys reach their owners, and all ranks' keys reach this rank.
 
     Attributes:
         of: this rank's keys.
         order: [m], the groups that this rank sends, by owner.
-        asked: [m, 2], the key of each of them, and how often it occurs here.
-        sent, received: how many keys go to each rank, and come from it.
+        asked: [m, 2], the key of each of them, and its number of occurrences here.
+        sent, received: the number of keys to each rank, and from each rank.
     """
 
     of: KeyGroups
@@ -40,32 +40,30 @@ class _Route:
     received: list[int]
 
     def to_owners(self, rows: Tensor) -> Tensor:
-        """Return what all ranks send to this one: a row for each of their keys that it owns."""
+        """Return the rows of all ranks for this one: a row for each of their keys that it owns."""
         out = rows.new_empty(sum(self.received), *rows.shape[1:])
         dist.all_to_all_single(out, rows.contiguous(), self.received, self.sent)
         return out
 
     def from_owners(self, rows: Tensor) -> Tensor:
-        """Return a row for each key of this rank, given one for each key that came here."""
+        """Return a row for each key of this rank, given a row for each received key."""
         out = rows.new_empty(sum(self.sent), *rows.shape[1:])
         dist.all_to_all_single(out, rows.contiguous(), self.sent, self.received)
         return out
 
 
 class ShardedTable:
-    """This rank's part of a table, and the way to the others."""
+    """This rank's part of a table, and the communication with the others."""
 
     def __init__(self, own: DynamicTable) -> None:
-        """`own` has the keys of this rank; the default process group is there already."""
+        """`own` is the table of this rank; the default process group must exist."""
         self.own, self.ranks, self.rank = own, dist.get_world_size(), dist.get_rank()
         self._anchor = torch.zeros((), device=own.device, requires_grad=True)
 
     def size(self) -> int:
-        """Return how many keys this rank has."""
         return self.own.size()
 
     def capacity(self) -> int:
-        """Return how many slots this rank has."""
         return self.own.capacity()
 
     def train(self, keys: Tensor, score: int | None = None) -> Tensor:
@@ -85,21 +83,20 @@ class ShardedTable:
         return spread_rows(route.of, there, there, places, dim, dim)
 
     def dump(self, path: Path, at_least: int | None = None) -> None:
-        """Write the keys of this rank."""
         self.own.dump(path, at_least)
 
     def load(self, path: Path) -> None:
-        """Take over the keys of a dump that this rank owns; the dump may be that of other numbers of ranks."""
+        """Load the keys of a dump that this rank owns. The dump may come from another number of ranks."""
         dumped = load_file(path, device=str(self.own.device))
         mine = self.owners(dumped["keys"]) == self.rank
         self.own.take({name: tensor if name == "counts" else tensor[mine] for name, tensor in dumped.items()})
 
     def owners(self, keys: Tensor) -> Tensor:
-        """Return the rank of each key: bits of the hash that say nothing of the bucket."""
+        """Return the owner of each key, from bits of the hash that do not select the bucket."""
         return (hashes(keys) >> 32 & 0xFFFFFFFF) % self.ranks
 
     def route(self, keys: Tensor) -> _Route:
-        """Return how keys reach their owners. The host waits once, for the numbers."""
+        """Return how keys reach their owners. The host waits once, for the counts."""
         of = grouped(keys)
         behind = torch.arange(len(keys), device=keys.device) >= of.groups[-1:]
         by_owner = torch.where(behind, self.ranks, self.owners(of.keys)).to(torch.int16).sort(stable=True)

@@ -1,7 +1,7 @@
-"""A plugin of pytest for the source's smoke test: it pretends a GPU, and has an attention where FBGEMM has its own.
+"""A pytest plugin for the source's smoke test: it simulates a GPU, and replaces FBGEMM's attention.
 
-A test's folder says on which compute capability it runs and which of the attention's results is wrong: `right_on_9`,
-`dq_on_10`. Everything else that the test imports is the source's.
+A test's folder names the compute capability and the wrong result of the attention: `right_on_9`, `dq_on_10`. All other
+imports of the test are the source's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from falsifiers.recsys.subject import Answer, Question
 __all__: list[str] = []
 
 _WRONG_BY = 1.25
-"""The source's test allows five times the error of bfloat16, which is about 0.02 of the largest number."""
+"""The factor of a wrong result. The source's test allows five times bfloat16's error, about 0.02 of the maximum."""
 _pretended = SimpleNamespace(major=0, minor=0)
 _wrong = SimpleNamespace(part="right")
 _library = torch.library.Library("fbgemm", "FRAGMENT")
@@ -89,7 +89,7 @@ def _module(name: str, **given: Any) -> None:
 
 
 def pytest_configure() -> None:
-    """Define what FBGEMM would, and the packages whose own imports take CUDA."""
+    """Define FBGEMM's operators, and packages whose own imports need CUDA."""
     for (name, schema), function in zip(_OPERATORS.items(), (_sums, _padded, _jagged), strict=True):
         _library.define(name + schema)
         _library.impl(name, function, "CompositeImplicitAutograd")
@@ -104,7 +104,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def _folder(request: pytest.FixtureRequest) -> None:
-    """Take capability and part from the folder, and draw the same numbers each time."""
+    """Read capability and part from the folder, and seed the random numbers."""
     _wrong.part, _, capability = request.path.parent.name.partition("_on_")
     _pretended.major = int(capability)
     torch.manual_seed(0)

@@ -1,11 +1,11 @@
-"""The smoke test of our attention as it stands."""
+"""The smoke test of our attention, unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-# What the tests import: the evidence is about these sources, too.
+# What the tests import, so that the evidence includes these sources.
 from falsifiers.recsys import attention_cases
 from falsifiers.recsys.oracle import hstu
 from falsifiers.recsys.reference import fused_attention, hstu_attention

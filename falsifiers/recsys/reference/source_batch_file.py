@@ -1,4 +1,4 @@
-"""The batch file of a checkout of the source, https://github.com/NVIDIA/recsys-examples, as it stands."""
+"""The batch file of a checkout of the source, https://github.com/NVIDIA/recsys-examples, unchanged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The fused HSTU function of a checkout of the source, https://github.com/NVIDIA/recsys-examples, as it stands.
+"""The fused HSTU function of a checkout of the source, https://github.com/NVIDIA/recsys-examples, unchanged.
 
-Its attention runs between the parts that the function puts around it. Those give it the tensors of a question and hand
-its results on. The operators that it calls are defined in torch's dispatcher, with the attention of this project
-behind them.
+The function puts its own parts around the attention; these provide the tensors of a question and pass the results on.
+The operators that it calls are defined in torch's dispatcher, with this project's attention behind them.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ _SCHEMAS = {
 
 
 class SourceOperators:
-    """The function, on a pretended compute capability."""
+    """The function on a simulated compute capability."""
 
     def __init__(self, setting: Setting) -> None:
-        """Load the function's module. Everything that it imports is the source's, but for what takes FBGEMM or CUDA."""
+        """Load the function's module. Its imports are the source's, except for those that need FBGEMM or CUDA."""
         self.calls: Calls = []
         self._library = torch.library.Library("fbgemm", "FRAGMENT")
         for name, schema in _SCHEMAS.items():
@@ -107,7 +106,7 @@ class SourceOperators:
         return backward
 
     def _product(self, x: Tensor, silu: bool, **_: Any) -> tuple[Tensor, Tensor]:
-        """The first product makes what attention reads; the second one is the identity."""
+        """Replaces the products: the first returns the inputs of attention, and the second is the identity."""
         return (self._fed, self._fed.clone()) if silu else (x, x)
 
     def _product_backward(self, grad_output: Tensor, is_y_1d: bool, **_: Any) -> tuple[Tensor, None, None]:
@@ -164,7 +163,7 @@ class SourceOperators:
         return forward if "fwd" in name else backward
 
     def _stand_ins(self) -> dict[str, ModuleType]:
-        """Modules that take FBGEMM or CUDA to import, by name, and packages of the source without what they import."""
+        """Replacements of modules that need FBGEMM or CUDA to import, by name, and empty packages of the source."""
 
         def varlen(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> Tensor:
             window, operator = named["window_size"], torch.ops.fbgemm.hstu_varlen_fwd_100
@@ -194,7 +193,7 @@ def _answer(asked: Question) -> Answer:
 
 
 def _kept(*_: Tensor, clear_storage: bool = False) -> None:
-    """In place of what frees memory."""
+    """Replaces a function that frees memory."""
 
 
 def _module(name: str, **given: Any) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The smoke test of a checkout of the source, https://github.com/NVIDIA/recsys-examples, on the processor."""
+"""The smoke test of a checkout of the source, https://github.com/NVIDIA/recsys-examples, on the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-# What the plugin imports in the process of the tests: the evidence is about these sources, too.
+# What the plugin imports in the process of the tests, so that the evidence includes these sources.
 from falsifiers.recsys.reference import smoke_stand_ins
 from harness import Setting
 from harness.base import regular_file
@@ -15,7 +15,7 @@ _ELSEWHERE = {'torch.device("cuda")': 'torch.device("cpu")', "        .cuda()\n"
 
 
 class SourceSmokeTest:
-    """`examples/hstu/test/hstu_attn/test_fbgemm_hstu_smoke.py`, with its tensors on the processor."""
+    """`examples/hstu/test/hstu_attn/test_fbgemm_hstu_smoke.py`, with its tensors on the CPU."""
 
     def __init__(self, setting: Setting) -> None:
         """The source's packages are on PYTHONPATH; the test is beside them."""

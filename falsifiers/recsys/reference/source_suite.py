@@ -1,4 +1,4 @@
-"""The tests of a checkout of the source, https://github.com/NVIDIA/recsys-examples, by the names of their files."""
+"""The tests of a checkout of the source, https://github.com/NVIDIA/recsys-examples, by file name."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-# What the process that collects them imports: the evidence is about this source, too.
+# What the collecting process imports, so that the evidence includes this source.
 from falsifiers.recsys.reference import collected_stand_ins
 from harness import Setting
 from harness.base import regular_file
 
 
 class SourceSuite:
-    """Files of `examples/hstu/test`, and settings of pytest that load the stand-ins."""
+    """Files of `examples/hstu/test`, and settings of pytest that load the mocks."""
 
     def __init__(self, setting: Setting) -> None:
         """The source's packages are on PYTHONPATH; the tests are beside them."""

@@ -1,14 +1,14 @@
 """Triton kernels of the dynamic embedding table that find and insert keys.
 
-A slot has a digest of 8 bits (0: the slot is free), a key, a score, and the number of the last batch that asked for it.
-No key means "free", so every int64 is a key. A lookup reads the 128 digests of a bucket, and keys where the digest is
-equal.
+A slot has a digest of 8 bits (0: the slot is free), a key, a score, and the number of the last batch that requested it.
+No key means "free", so every int64 is a valid key. A lookup reads the 128 digests of a bucket, and the keys of equal
+digests.
 
-No kernel waits for another program. Equal keys of a batch are one group, and one program owns a bucket, so results
-repeat bit by bit. Only how many keys there are is added atomically.
+No kernel waits for another program. Equal keys of a batch are one group, and one program owns a bucket, so results are
+deterministic. Only the number of keys uses an atomic addition.
 
-The host does not know how many groups a batch has. Kernels have programs for the most that there can be, and read the
-number: it is the last of `groups`.
+The host does not know the number of groups of a batch. Kernels have programs for the largest possible number, and read
+the actual one: the last element of `groups`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import triton.language as tl
 
 _SLOTS = tl.constexpr(128)
 NUMBERS = ["count", "buckets", "given", "batch", "seed", "programs", "scale", "first", "base"]
-"""Arguments for whose value no kernel is compiled anew."""
+"""Arguments whose values do not trigger recompilation."""
 
 
 @triton.jit
@@ -32,7 +32,7 @@ def _mixed(key):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _reversed(word):  # type: ignore[no-untyped-def]
-    """Return 64 bits from the lowest to the highest."""
+    """Return 64 bits in reverse order."""
     word = ((word >> 1) & 0x5555555555555555) | ((word & 0x5555555555555555) << 1)
     word = ((word >> 2) & 0x3333333333333333) | ((word & 0x3333333333333333) << 2)
     word = ((word >> 4) & 0x0F0F0F0F0F0F0F0F) | ((word & 0x0F0F0F0F0F0F0F0F) << 4)
@@ -43,7 +43,7 @@ def _reversed(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _digest(mixed):  # type: ignore[no-untyped-def]
-    """Return 8 bits of a hash that say nothing of its bucket, and are not 0."""
+    """Return 8 bits of a hash that do not depend on its bucket, and are not 0."""
     return tl.maximum((mixed >> 56).to(tl.int32), 1).to(tl.uint8)
 
 
@@ -54,13 +54,13 @@ def _bucket(mixed, buckets):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _any(mask):  # type: ignore[no-untyped-def]
-    """Return whether a lane is set."""
+    """Return whether any lane is set."""
     return tl.reduce(mask.to(tl.int32), 0, tl.standard._elementwise_max) > 0  # type: ignore[attr-defined]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def hash_keys(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write the hash of each key; `turned`, as a signed number whose order is that of the bits from the lowest."""
+    """Write the hash of each key; with `turned`, as a signed number that sorts by the reversed bits."""
     item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     live = item < count
     word = _mixed(tl.load(keys + item, mask=live, other=0))
@@ -94,7 +94,7 @@ def count_heads(words, count: tl.int32, counts, block: tl.constexpr):  # type: i
 def mark_groups(  # type: ignore[no-untyped-def]
     words, items, keys, counts, count: tl.int32, groups, starts, out, blocks: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
-    """Write each item's group, where each group starts, behind the last one where it ends, and each group's key."""
+    """Write each item's group, each group's start, the end of the last group, and each group's key."""
     item = tl.program_id(0) * block + tl.arange(0, block)
     lane = tl.arange(0, blocks)
     before = _sum(tl.load(counts + lane, mask=lane < tl.program_id(0), other=0))
@@ -109,7 +109,7 @@ def mark_groups(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _occurrences(starts, totals, group, live, weighted: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return how many items each group has, or their weights, given the sums `totals` up to each item."""
+    """Return the number of items of each group, or their weights, given the cumulative sums `totals`."""
     start = tl.load(starts + group, mask=live, other=0)
     end = tl.load(starts + group + 1, mask=live, other=0)
     if weighted:
@@ -134,7 +134,7 @@ def find_keys(  # type: ignore[no-untyped-def]
     keys, groups, requested, count: tl.int32, slots, digests, table_keys, buckets: tl.int64,
     grouped: tl.constexpr, selective: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Write the slot of each key, or of each group's; -1 for those that are not there, or not asked for."""
+    """Write the slot of each key, or of each group's key; -1 for absent or excluded ones."""
     item = tl.program_id(0) * block + tl.arange(0, block)
     number = count
     if grouped:
@@ -152,9 +152,9 @@ def touch_groups(  # type: ignore[no-untyped-def]
     newest, buckets: tl.int64, given: tl.int64, batch: tl.int64,
     selective: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Write the slot of each group's key, or -1; note the batch, and set the score or count occurrences.
+    """Write the slot of each group's key, or -1; store the batch, and set the score or count occurrences.
 
-    `fresh` is 1 for keys that are asked for and not there. If there are any, `newest` becomes this batch.
+    `fresh` is 1 for requested keys that are absent. If there are any, `newest` becomes this batch.
     """
     group = tl.program_id(0) * block + tl.arange(0, block)
     number = tl.load(groups + count - 1)
@@ -184,11 +184,11 @@ def insert_groups(  # type: ignore[no-untyped-def]
     newest, buckets: tl.int64, given: tl.int64, batch: tl.int64,
     counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Give the fresh keys of a bucket free slots, then those of the lowest scores; slots stays -1 where none is left.
+    """Give the fresh keys of a bucket free slots, then the slots of the lowest scores; -1 if none is left.
 
-    Groups of a bucket are side by side; the program that has the first one does them all. The k-th new key gets the
-    slot that is k-th in this order: free ones, then those that this batch did not ask for, by score and key. If another
-    key leaves for it, `fresh` becomes 2 and `gone` is that key.
+    Groups of a bucket are adjacent; the program of the first one inserts them all. The k-th new key gets the k-th slot
+    in this order: free ones, then those that this batch did not request, by score and key. If it replaces another key,
+    `fresh` becomes 2 and `gone` is that key.
     """
     first = tl.program_id(0) * block
     number = tl.load(groups + count - 1)
@@ -215,7 +215,7 @@ def insert_groups(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _of_bucket(start, own, number, new_keys, fresh, buckets, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return which groups from `start` on are of the bucket, and which of them are new."""
+    """Return which groups from `start` on are in the bucket, and which of them are new."""
     group = start + tl.arange(0, chunk)
     live = group < number
     mine = live & (_bucket(_mixed(tl.load(new_keys + group, mask=live, other=0)), buckets) == own)
@@ -287,7 +287,7 @@ def free_slots(slots, groups, count: tl.int32, digests, size, block: tl.constexp
 def split_buckets(  # type: ignore[no-untyped-def]
     digests, keys, scores, batches, new_digests, new_keys, new_scores, new_batches, moved, buckets: tl.int64,
 ):  # fmt: skip
-    """Move a bucket's keys to the two that it becomes in a table of twice as many; moved has their new slots, or -1."""
+    """Move a bucket's keys to its two buckets in a table of twice the size; `moved` has their new slots, or -1."""
     lane = tl.arange(0, _SLOTS)
     slot = tl.program_id(0).to(tl.int64) * _SLOTS + lane
     digest = tl.load(digests + slot)

@@ -10,16 +10,16 @@ from torch import Tensor
 from falsifiers.recsys.reference.interpreter import interpreted
 
 ROWS = (8, 4)
-"""Of a program that reads or writes rows, and its warps, on a GPU."""
+"""Rows per program that reads or writes rows, and its warps, on a GPU."""
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
 def launch(kernel: Any, device: torch.device, programs: int, *arguments: Any, warps: int = 4, **constants: Any) -> None:
     """Run a kernel. The device of a CUDA table has an index.
 
-    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so it is asked once for each set
-    of constants. It looks at nothing else: `aligned` tensors are multiples of 16 bytes, and kernels say how wide their
-    numbers are.
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so the result is cached for each
+    set of constants. Its key covers nothing else: `aligned` tensors are multiples of 16 bytes, and kernels fix the
+    widths of numbers.
     """
     if not programs:
         return
@@ -43,11 +43,12 @@ def launch_rows(
     kernel: Any, device: torch.device, rows: int, numbers: int, *arguments: Any, parts: int = 0, most: int = 0,
     **constants: Any,
 ) -> None:  # fmt: skip
-    """Run a kernel whose programs have blocks of rows of so many numbers.
+    """Run a kernel whose programs have blocks of rows of this many numbers.
 
     Args:
-        parts: how many blocks a program has, if the kernel asks; one in the interpreter.
-        most: programs, if they take several blocks in turn; the kernel is told how many there are.
+        parts: blocks per program, if the kernel takes this argument; one in the interpreter.
+        most: the largest number of programs, if each takes several blocks in turn; the kernel gets the number of
+            blocks.
     """
     block, warps = ROWS if device.type == "cuda" else (power_from(min(rows, 256)), 4)
     if parts:
@@ -62,12 +63,12 @@ def launch_rows(
 
 
 def blocks_of(items: int, block: int) -> int:
-    """Return how many blocks items fill. `triton.cdiv` takes longer than a launch."""
+    """Return the number of blocks for these items. `triton.cdiv` takes longer than a launch."""
     return -(-items // block)
 
 
 def power_from(number: int) -> int:
-    """Return the first power of two that is not less than a number, and at least 1."""
+    """Return the smallest power of two that is at least this number and 1."""
     return 1 << max(number - 1, 0).bit_length()
 
 

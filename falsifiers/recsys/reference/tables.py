@@ -1,4 +1,4 @@
-"""Our tables as the falsifiers ask for them."""
+"""The Triton tables for the falsifiers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ class TritonTables:
     """Dynamic embedding tables in Triton."""
 
     kind: type[DynamicTable] = DynamicTable
-    """What a table is made by."""
+    """The class of a table."""
 
     def __init__(self, setting: Setting) -> None: ...
 
     def table(self, recipe: Recipe, device: str) -> Table:
-        """Return an empty table."""
         return self.kind(recipe, device)
 
     def sharded(self, recipe: Recipe, device: str) -> Table:
-        """Return this rank's part of a table."""
         return ShardedTable(self.kind(recipe, device))

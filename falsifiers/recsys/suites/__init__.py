@@ -1,1 +1,1 @@
-"""Tests as a team would write them; claims are about what of them runs."""
+"""Tests as a team would write them; claims are about which of them run."""
