@@ -107,13 +107,17 @@ def _allocated(descriptor: int, mode: int, offset: int, size: int) -> bool:
 
 
 def outputs_of(pid: int) -> list[Path]:
-    """Return the files that a process prints into. One opened to append is none: it may hold an earlier run."""
+    """Return the files that a process prints into, under their names here.
+
+    One opened to append is none: it may hold an earlier run.
+    """
     found: dict[Path, None] = {}
     for number in (1, 2):
         with contextlib.suppress(OSError, ValueError):
-            path = Path(os.readlink(f"/proc/{pid}/fd/{number}"))
-            about = Path(f"/proc/{pid}/fdinfo/{number}").read_text().split()
-            if path.is_file() and not int(about[about.index("flags:") + 1], 8) & os.O_APPEND:
+            opened = Path(f"/proc/{pid}/fd/{number}")
+            path, about = opened.readlink(), Path(f"/proc/{pid}/fdinfo/{number}").read_text().split()
+            appends = int(about[about.index("flags:") + 1], 8) & os.O_APPEND
+            if path.is_file() and path.samefile(opened) and not appends:  # in a container, the name is another file's
                 found[path] = None
     return [*found]
 

@@ -214,9 +214,10 @@ def _watcher(
     output = values["output"]
 
     def logs() -> list[Path]:
-        own = [state / OUTPUT] if job["is_ours"] else [Path(one) for one in job.get("prints_to", ())]
         files = directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else []
-        return [*dict.fromkeys((*own, *(one.resolve() for one in files)))]
+        if job["is_ours"]:
+            return [state / OUTPUT, *files]
+        return [*dict.fromkeys(one.resolve() for one in (*files, *map(Path, job.get("prints_to", ()))))]
 
     if not logs():
         say("harness watch: there is no file of the job's output yet; without one, steps and losses are not judged")

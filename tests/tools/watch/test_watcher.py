@@ -26,7 +26,7 @@ from harness.tools.watch.facts import Fact, FactFile, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.log_reading import LogFollower
-from harness.tools.watch.process import keep_room
+from harness.tools.watch.process import keep_room, outputs_of
 from harness.tools.watch.setting_up import Asked, begin
 from harness.tools.watch.watcher import Orders, Watcher
 from tests.cli.harness_command import environment
@@ -265,3 +265,17 @@ def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     output.write_bytes(bytes(20_000))
     assert "its beginning is given back" in keep_room(output, 20_000)
     assert asked == [(1, 20_000, 64 << 20), (3, 0, 12_288), (1, 20_000, 16 << 20), (1, 20_000, 4 << 20)]
+
+
+def test_the_files_that_a_process_prints_into(tmp_path: Path) -> None:
+    """One that is appended to may hold another run, a pipe is none, and a file that was deleted has no name."""
+    with (
+        (tmp_path / "new").open("w") as new,
+        (tmp_path / "old").open("a") as old,
+        (tmp_path / "gone").open("w") as gone,
+    ):
+        (tmp_path / "gone").unlink()
+        for files, found in (((new, old), ["new"]), ((subprocess.PIPE, new), ["new"]), ((gone, gone), [])):
+            job = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=files[0], stderr=files[1])
+            assert [path.name for path in outputs_of(job.pid)] == found
+            job.communicate()
