@@ -123,7 +123,7 @@ def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
     metadata = json.dumps(dict(file.metadata), ensure_ascii=False).encode()
     sections = _padded(metadata), _padded(index)
     header = bytearray(64)
-    said = {
+    values = {
         "magic": int.from_bytes(b"APR\0", "little"),
         "version": 2,
         "flags": ROW_MAJOR,
@@ -133,7 +133,7 @@ def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
         "tensor_index_offset": 64 + len(sections[0]),
         "data_offset": 64 + len(sections[0]) + len(sections[1]),
     }
-    for name, number in said.items():
+    for name, number in values.items():
         at, width = _FIELDS[name]
         header[at : at + width] = number.to_bytes(width, "little")
     return reseal(bytes(header) + b"".join(sections) + data + bytes(4))
@@ -227,12 +227,12 @@ def _in_index(layout: Layout, file: AprFile) -> Iterator[str]:
     names = [entry.name for entry in layout.entries]
     if names != sorted(names):
         yield "order"
-    found = {entry.name: (entry.dtype, entry.shape, entry.size) for entry in layout.entries}
+    by_name = {entry.name: (entry.dtype, entry.shape, entry.size) for entry in layout.entries}
     written = {tensor.name.encode(): (tensor.dtype, tensor.shape, len(tensor.data)) for tensor in file.tensors}
     if sorted(names) != sorted(written):
         yield "names"
     for field, number in (("dtype", 0), ("shape", 1), ("size", 2)):
-        if any(found[name][number] != written[name][number] for name in found.keys() & written.keys()):
+        if any(by_name[name][number] != written[name][number] for name in by_name.keys() & written.keys()):
             yield field
 
 

@@ -59,10 +59,10 @@ def _read(subject: AprFormat, data: bytes) -> AprFile | None:
         read = subject.read(data)
     except Rejected:
         return None
-    found = AprFile(tuple(read.tensors), dict(read.metadata))  # what is neither raises here, as the subject's fault
-    if not all(isinstance(one, TensorRecord) for one in found.tensors):
+    content = AprFile(tuple(read.tensors), dict(read.metadata))  # what is neither raises here, as the subject's fault
+    if not all(isinstance(tensor, TensorRecord) for tensor in content.tensors):
         raise TypeError("what read() returned as tensors are not TensorRecords")
-    return found
+    return content
 
 
 def _misread(read: AprFile | None, file: AprFile) -> list[str]:
@@ -70,7 +70,7 @@ def _misread(read: AprFile | None, file: AprFile) -> list[str]:
     if read is None:
         return ["rejected"]
     wrong = [] if dict(read.metadata) == dict(file.metadata) else ["metadata"]
-    found = {one.name: one for one in read.tensors}
-    if len(found) < len(read.tensors) or found.keys() != {one.name for one in file.tensors}:
+    by_name = {tensor.name: tensor for tensor in read.tensors}
+    if len(by_name) < len(read.tensors) or by_name.keys() != {tensor.name for tensor in file.tensors}:
         return [*wrong, "names"]
-    return [*wrong, *(f"tensor {one.name}" for one in file.tensors if found[one.name] != one)]
+    return [*wrong, *(f"tensor {tensor.name}" for tensor in file.tensors if by_name[tensor.name] != tensor)]

@@ -34,12 +34,12 @@ def file_of(case: Mapping[str, Any]) -> AprFile:
     return AprFile([_tensor(one) for one in case["tensors"]], case["metadata"])
 
 
-def _tensor(said: Mapping[str, Any]) -> TensorRecord:
-    dtype, shape = int(said["dtype"]), tuple(int(size) for size in said["shape"])
-    size, seed = nbytes(dtype, prod(shape)) or 0, int(said["seed"])
+def _tensor(case: Mapping[str, Any]) -> TensorRecord:
+    dtype, shape = int(case["dtype"]), tuple(int(size) for size in case["shape"])
+    size, seed = nbytes(dtype, prod(shape)) or 0, int(case["seed"])
     # Bytes are not zero, so that lost or moved data cannot look like padding. With seed 0 all bytes are zero.
     noise = random.Random(seed).choices(range(1, 256), k=size) if seed else bytes(size)  # noqa: S311
-    return TensorRecord(said["name"], dtype, shape, bytes(noise))
+    return TensorRecord(case["name"], dtype, shape, bytes(noise))
 
 
 def json_objects(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:

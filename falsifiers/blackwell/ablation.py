@@ -20,16 +20,16 @@ def falsify(trial: Trial[Attribution]) -> None:
     Each fix takes away all that it could: code that is compiled beforehand leaves no module that the driver compiles,
     products on cuBLAS leave no kernel in any layer, and a layer whose backward pass WebGPU makes has none on CUDA.
     """
-    asked = trial.parameters
-    memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
+    parameters = trial.parameters
+    memory: DeviceMemory = Arena(parameters["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
     empty = memory.used()
     room_left: list[float] = []
     bytes_short: list[float] = []
 
     def attempt(levels: Levels) -> Attempt:
-        size = levels["module_bytes"] * asked["module_scale"]
-        modules = asked["kernels"] + levels["layer_kernels"] * levels["cuda_layers"]
-        load = Load(asked["model"], asked["blocks"], levels["sequence"], modules if size else 0, size)
+        size = levels["module_bytes"] * parameters["module_scale"]
+        modules = parameters["kernels"] + levels["layer_kernels"] * levels["cuda_layers"]
+        load = Load(parameters["model"], parameters["blocks"], levels["sequence"], modules if size else 0, size)
         memory.clear()
         watched = WatchedMemory(memory)
         with trial.subject_fault(), watched.watching():

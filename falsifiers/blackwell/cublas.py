@@ -42,26 +42,26 @@ def falsify(trial: Trial[TwoPaths]) -> None:
     """Measure the kernel caches, then the gradients case by case and in training, and last the time of both paths."""
     state, checks = _state_check(trial), OperationChecks(trial, lambda: trial.subject.backend("new", 0))
     _look_at_caches(trial)
-    shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
+    shape, parameters = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
 
-    true_shape = TRUE_SHAPES[asked["model"]]
-    drawn = cases(true_shape, asked["largest_tokens"], asked["largest_size"])
-    first = first_cases(true_shape, asked["largest_tokens"])
+    true_shape = TRUE_SHAPES[parameters["model"]]
+    drawn = cases(true_shape, parameters["largest_tokens"], parameters["largest_size"])
+    first = first_cases(true_shape, parameters["largest_tokens"])
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        given = question(case, trial.device)
-        with state.watched(given.x, given.weight, *given.gradients):
-            return _compare(trial, given, case["dtype"], devices, is_known=case in first)
+        inputs = question(case, trial.device)
+        with state.watched(inputs.x, inputs.weight, *inputs.gradients):
+            return _compare(trial, inputs, case["dtype"], devices, is_known=case in first)
 
-    tried = trial.search(drawn, check, examples=asked["cases"], first=first)
+    tried = trial.search(drawn, check, examples=parameters["cases"], first=first)
     trial.measure(cases=tried)
-    if tried == asked["cases"]:
+    if tried == parameters["cases"]:
         trial.measure(violations=[*state.violations(), *checks.violations()])
     _run_blocks(trial)
     _train(trial)
     trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))
-    if asked["rounds"]:
+    if parameters["rounds"]:
         from falsifiers.blackwell.measuring.backward_time import time_backward
 
         time_backward(trial, shape)
@@ -104,7 +104,7 @@ def _look_at_caches(trial: Trial[TwoPaths]) -> None:
 
 
 def _compare(
-    trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str], *, is_known: bool
+    trial: Trial[TwoPaths], question: Question, dtype: str, devices: set[str], *, is_known: bool
 ) -> dict[str, float]:
     """The errors of one case, by the contract's names.
 
@@ -112,12 +112,12 @@ def _compare(
     added to the first, or that overwrites it. Each gradient is compared relative to its own size only in known cases: a
     search for the worst case finds sums that cancel, and errors are large relative to such a sum.
     """
-    right = [_truth(asked.x, asked.weight, gradient, bias=asked.bias) for gradient in asked.gradients]
+    right = [_truth(question.x, question.weight, gradient, bias=question.bias) for gradient in question.gradients]
     with trial.subject_fault():
-        answers = [_ask(trial, "new", asked, gradient) for gradient in asked.gradients]
-        old = _ask(trial, "old", asked, asked.gradients[0])
+        answers = [_ask(trial, "new", question, gradient) for gradient in question.gradients]
+        old = _ask(trial, "old", question, question.gradients[0])
         devices.add(answers[0].weight.device.type)
-    errors = [_furthest(got, true) for got, true in zip(answers, right, strict=True)]
+    errors = [_furthest(actual, true) for actual, true in zip(answers, right, strict=True)]
     # worst returns NaN if any number is NaN; max() could drop it.
     relative = worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
     if dtype != "float32":
@@ -134,15 +134,15 @@ def _compare(
 
 
 def _truth(x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool) -> ProjectionGradients:
-    of_x, of_weight, of_bias = projection_gradients(x, weight, gradient)
-    return ProjectionGradients(of_x, of_weight, of_bias if bias else None)
+    grad_x, of_weight, of_bias = projection_gradients(x, weight, gradient)
+    return ProjectionGradients(grad_x, of_weight, of_bias if bias else None)
 
 
 def _run_blocks(trial: Trial[TwoPaths]) -> None:
     """Compare outputs and gradients of a whole block on both paths with transformers' block in float64."""
-    asked = trial.parameters
-    shape, true_shape, errors = SHAPES[asked["model"]], TRUE_SHAPES[asked["model"]], dict[str, list[float]]()
-    truth, size = TrueBlock(true_shape), (3, asked["sequence"] + 1)
+    parameters = trial.parameters
+    shape, true_shape, errors = SHAPES[parameters["model"]], TRUE_SHAPES[parameters["model"]], dict[str, list[float]]()
+    truth, size = TrueBlock(true_shape), (3, parameters["sequence"] + 1)
     for number, (dtype, steep) in enumerate(((torch.float32, False), (torch.float32, True), (torch.bfloat16, False))):
         case = block_case(true_shape, size, 10 * trial.seed + number, trial.device, dtype, steep=steep)
         true = truth.gradients(case.x, case.weights, case.grad_output)
@@ -155,27 +155,27 @@ def _run_blocks(trial: Trial[TwoPaths]) -> None:
 
 def _train(trial: Trial[TwoPaths]) -> None:
     """Train equal models on both paths, and compare losses and gradients in every step, also with the oracle's."""
-    asked = trial.parameters
-    shape = SHAPES[asked["model"]]
+    parameters = trial.parameters
+    shape = SHAPES[parameters["model"]]
     generator = torch.Generator().manual_seed(trial.seed)
-    tokens = torch.randint(_VOCABULARY, (2, asked["sequence"] + 1), generator=generator).to(trial.device)
+    tokens = torch.randint(_VOCABULARY, (2, parameters["sequence"] + 1), generator=generator).to(trial.device)
     models: list[LanguageModel] = []
     with trial.subject_fault():
         for path in ("new", "old"):
-            blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(asked["layers"])]
+            blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(parameters["layers"])]
             models.append(LanguageModel(shape, blocks, _VOCABULARY, trial.seed, torch.device(trial.device)))
-        optimizers = [torch.optim.SGD(model.parameters(), lr=asked["learning_rate"]) for model in models]
-    truth = TrueModel(TRUE_SHAPES[asked["model"]], asked["layers"], _VOCABULARY)
+        optimizers = [torch.optim.SGD(model.parameters(), lr=parameters["learning_rate"]) for model in models]
+    truth = TrueModel(TRUE_SHAPES[parameters["model"]], parameters["layers"], _VOCABULARY)
     differences: list[float] = []
     errors: list[float] = []
     losses: list[float] = []
-    for step in range(asked["training_steps"]):
+    for step in range(parameters["training_steps"]):
         true = [truth.gradients(list(model.parameters()), tokens) for model in models]
         with trial.subject_fault():
             of_step = [_step(model, optimizer, tokens) for model, optimizer in zip(models, optimizers, strict=True)]
         (loss, new), (_, old) = of_step
         for (found, gradients), (right, rights) in zip(of_step, true, strict=True):
-            each = [relative_error(one, other) for one, other in zip(gradients, rights, strict=True)]
+            each = [relative_error(gradient, other) for gradient, other in zip(gradients, rights, strict=True)]
             errors.append(worst([abs(found - right) / max(1.0, right), *each]))
         del true
         differences.append(worst([_distance(one, other) for one, other in zip(new, old, strict=True)]))
@@ -189,16 +189,19 @@ def _step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor
     optimizer.zero_grad()
     loss = model.loss(tokens)
     loss.backward()
-    gradients = [torch.zeros_like(one) if one.grad is None else one.grad.detach().clone() for one in model.parameters()]
+    gradients = [
+        torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.detach().clone()
+        for parameter in model.parameters()
+    ]
     optimizer.step()
     return float(loss), gradients
 
 
-def _library(trial: Trial[TwoPaths], asked: Question) -> str:
+def _library(trial: Trial[TwoPaths], question: Question) -> str:
     """The library whose kernels multiply the matrices of the new path, according to the profiler."""
     on_gpu = trial.device != "cpu"
     with trial.subject_fault(), profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
-        _ask(trial, "new", asked, asked.gradients[0])
+        _ask(trial, "new", question, question.gradients[0])
         if on_gpu:
             torch.cuda.synchronize()
     names = {event.key for event in seen.key_averages()}
@@ -210,18 +213,18 @@ def _library(trial: Trial[TwoPaths], asked: Question) -> str:
     return ", ".join(kernels)[:200] or "no kernel"
 
 
-def _ask(trial: Trial[TwoPaths], path: Path, asked: Question, gradient: Tensor) -> ProjectionGradients:
+def _ask(trial: Trial[TwoPaths], path: Path, question: Question, gradient: Tensor) -> ProjectionGradients:
     backend = trial.subject.backend(path, 0)
-    return backend.project_backward(asked.projection, asked.x, asked.weight, gradient, bias=asked.bias)
+    return backend.project_backward(question.projection, question.x, question.weight, gradient, bias=question.bias)
 
 
-def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int | None = None) -> float:
+def _furthest(actual: ProjectionGradients, right: ProjectionGradients, first: int | None = None) -> float:
     """The largest difference of any element, within the first `first` elements of each gradient.
 
     Infinite if a gradient is missing.
     """
     distances = []
-    for ours, theirs in zip(got, right, strict=True):
+    for ours, theirs in zip(actual, right, strict=True):
         if ours is None or theirs is None:
             distances.append(0.0 if ours is theirs else math.inf)
         else:
@@ -229,33 +232,33 @@ def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int |
     return worst(distances)
 
 
-def _furthest_of_each(got: ProjectionGradients, right: ProjectionGradients) -> float:
+def _furthest_of_each(actual: ProjectionGradients, right: ProjectionGradients) -> float:
     """The largest difference in any gradient, relative to the largest element of that gradient."""
-    return _worst_of_each(got, right, lambda one, true: _distance(one, true) / max(float(true.abs().max()), 1e-30))
+    return _worst_of_each(actual, right, lambda one, true: _distance(one, true) / max(float(true.abs().max()), 1e-30))
 
 
-def _bias(got: ProjectionGradients, right: ProjectionGradients) -> float:
+def _bias(actual: ProjectionGradients, right: ProjectionGradients) -> float:
     """The largest relative error in length of any gradient along the true one. Rounding to nearest keeps it near 0."""
-    return _worst_of_each(got, right, lambda one, true: abs(_along(one.double(), true) - 1.0))
+    return _worst_of_each(actual, right, lambda one, true: abs(_along(one.double(), true) - 1.0))
 
 
 def _worst_of_each(
-    got: ProjectionGradients, right: ProjectionGradients, measure: Callable[[Tensor, Tensor], float]
+    actual: ProjectionGradients, right: ProjectionGradients, measure: Callable[[Tensor, Tensor], float]
 ) -> float:
     """The largest `measure` of any expected gradient; infinite if it is missing or has another shape."""
-    pairs = [(one, true) for one, true in zip(got, right, strict=True) if true is not None]
+    pairs = [(one, true) for one, true in zip(actual, right, strict=True) if true is not None]
     return worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
 
 
-def _along(one: Tensor, other: Tensor) -> float:
-    return float((one * other).sum() / (other * other).sum())
+def _along(actual: Tensor, other: Tensor) -> float:
+    return float((actual * other).sum() / (other * other).sum())
 
 
-def _distance(one: Tensor, other: Tensor, first: int | None = None) -> float:
-    if one.shape != other.shape:
+def _distance(actual: Tensor, other: Tensor, first: int | None = None) -> float:
+    if actual.shape != other.shape:
         return math.inf
-    return float((one.double() - other.double()).flatten()[:first].abs().max())
+    return float((actual.double() - other.double()).flatten()[:first].abs().max())
 
 
 def _largest(gradients: ProjectionGradients) -> float:
-    return max(float(one.abs().max()) for one in gradients if one is not None)
+    return max(float(gradient.abs().max()) for gradient in gradients if gradient is not None)

@@ -47,10 +47,10 @@ def falsify(trial: Trial[Attribution]) -> None:
     Then the capped load comes once more, and the step of its last block is compared with autograd's. At the end the
     device fails with an error that is not an out-of-memory, while it has free memory.
     """
-    asked = trial.parameters
-    memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
+    parameters = trial.parameters
+    memory: DeviceMemory = Arena(parameters["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
     room, libraries = memory.free(), memory.allocated()  # `libraries` includes the workspace of cuBLAS
-    loads = _loads(asked, room)
+    loads = _loads(parameters, room)
     found: dict[str, dict[str, Any]] = {}
     for step, (name, load) in enumerate(loads.items()):
         memory.clear()
@@ -100,26 +100,31 @@ def _see_that_it_is_one(report: Report) -> None:
         raise TypeError(f"not a report: {report!r}"[:200])
 
 
-def _loads(asked: Any, room: int) -> dict[str, Load]:
+def _loads(parameters: Any, room: int) -> dict[str, Load]:
     """The loads by name, in the order in which they are put on the device.
 
     Raises:
         NotMeasured: with `room` free bytes, a load would not run out of memory, or would before its first block.
     """
-    model, longest, cap, size = asked["model"], asked["longest"], asked["cap"], int(asked["module_bytes"])
+    model, longest, cap, size = (
+        parameters["model"],
+        parameters["longest"],
+        parameters["cap"],
+        int(parameters["module_bytes"]),
+    )
     beyond = math.isqrt(room // (4 * SHAPES[model].heads)) + 1
     some = int(_MODULES_SHARE * room) // size
     loads = {
         "others": Load(model, 1, longest, 1, size),  # first, while no earlier load holds memory
-        "uncapped": Load(model, asked["blocks"], longest, _USUAL_MODULES, size),
-        "capped": Load(model, asked["blocks_capped"], cap, 1, size),
+        "uncapped": Load(model, parameters["blocks"], longest, _USUAL_MODULES, size),
+        "capped": Load(model, parameters["blocks_capped"], cap, 1, size),
         "refused": Load(model, 1, beyond, some, size),
-        "modules": Load(model, asked["blocks"], cap, int(_MOST * room) // size, size),
-        "both": Load(model, asked["blocks"], longest, some, size),
+        "modules": Load(model, parameters["blocks"], cap, int(_MOST * room) // size, size),
+        "both": Load(model, parameters["blocks"], longest, some, size),
     }
     uncapped, capped = block_bytes(loads["uncapped"]), block_bytes(loads["capped"])
     least = uncapped / (1.0 - _MODULES_SHARE)
-    most = asked["blocks"] * min(uncapped, capped / (1.0 - _MOST))
+    most = parameters["blocks"] * min(uncapped, capped / (1.0 - _MOST))
     if not least < room < most:
         raise NotMeasured(
             f"{room / 2**20:,.0f} MiB are free; these loads run out of memory as intended between"
@@ -140,9 +145,9 @@ def _step_error(load: Load, last: Mapping[str, Trained]) -> float:
     before = {name: one.weight.double() + STEP_RATE * one.mean.double() for name, one in last.items()}
     x = step_input(load, truth.shape.hidden, next(iter(before.values())).device)
     true = truth.gradients(x, before, x)
-    found = {name: one.mean for name, one in last.items()} | {f"{name}^2": one.square for name, one in last.items()}
+    moments = {name: one.mean for name, one in last.items()} | {f"{name}^2": one.square for name, one in last.items()}
     return largest_relative_error(
-        found, {name: true[name] for name in last} | {f"{name}^2": true[name] ** 2 for name in last}
+        moments, {name: true[name] for name in last} | {f"{name}^2": true[name] ** 2 for name in last}
     )
 
 

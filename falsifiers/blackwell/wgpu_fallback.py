@@ -123,9 +123,9 @@ def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) 
             witness.clear()
             faulty.fail(_faults(trial)[(number + trial.seed) % len(_faults(trial))], place)
             with torch.no_grad(), trial.subject_fault(), witness.products_counted():
-                found = _all(*block.backward(saved, case.weights, case.gradient))
+                actual = _all(*block.backward(saved, case.weights, case.gradient))
             faulty.relent()
-            _compare(trial, seen, found, case)
+            _compare(trial, seen, actual, case)
             seen.launches_by_fault.append(faulty.launches)
             seen.primary_calls_after_fault.append(witness.primary_calls)
             seen.torch_products_after_fault.append(witness.products)
@@ -190,21 +190,21 @@ def _without_fault(
     witness.clear()
     before = faulty.calls
     with torch.no_grad(), trial.subject_fault():
-        found = _all(*block.backward(saved, case.weights, case.gradient))
+        actual = _all(*block.backward(saved, case.weights, case.gradient))
     operations = faulty.calls - before
-    _compare(trial, seen, found, case)
+    _compare(trial, seen, actual, case)
     seen.launches_without_fault.append(witness.launches)
     usual = usual or max(1, operations)  # at least one place to fail at, even if the backward never called CUDA
     seen.primary_calls_missing.append(max(0, usual - operations))
     return usual
 
 
-def _compare(trial: Trial[FallbackBlocks], seen: _Findings, found: dict[str, Tensor], case: _Case) -> None:
+def _compare(trial: Trial[FallbackBlocks], seen: _Findings, actual: dict[str, Tensor], case: _Case) -> None:
     """Record the error, and the device and dtype of every gradient."""
-    seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in found.values()}
+    seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in actual.values()}
     devices, dtypes = ("+".join(sorted(set(names))) for names in zip(*seen.kinds, strict=True))
     trial.resolve(device=devices, dtype=dtypes)
-    seen.block_errors.append(largest_error(found, case.expected))
+    seen.block_errors.append(largest_error(actual, case.expected))
 
 
 def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, operations: int) -> None:
@@ -233,11 +233,11 @@ def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, o
         spared = [0] * layers
         losses = []
         weights = dict(model.named_parameters())
-        wanted: list[Tensor] = []
+        expected: list[Tensor] = []
         loss_errors = []
         for micro_batch, failing_now in zip(tokens, failing, strict=True):
             right, of_batch = truth.gradients(list(weights.values()), micro_batch)
-            wanted = [one + other for one, other in zip(wanted, of_batch, strict=True)] if wanted else of_batch
+            expected = [one + other for one, other in zip(expected, of_batch, strict=True)] if expected else of_batch
             with trial.subject_fault():
                 loss = model.loss(micro_batch)
                 for layer in sorted(failing_now):
@@ -250,7 +250,7 @@ def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, o
             seen.launches_by_fault += [faulty[layer].launches for layer in sorted(failing_now)]
             losses.append(loss.item())
             loss_errors.append(abs(losses[-1] - right) / max(1.0, right))
-        errors = _gradients(model), dict(zip(weights, wanted, strict=True))
+        errors = _gradients(model), dict(zip(weights, expected, strict=True))
         calls = [backend.calls - count for backend, count in zip(faulty, before, strict=True)]
         usual = usual or calls
         due = [most - fewer for most, fewer in zip(usual, spared, strict=True)]
@@ -308,9 +308,9 @@ def _other_errors(trial: Trial[FallbackBlocks], witness: Witness, seen: _Finding
         witness.clear()
         faulty.fail(MEMORY_FAULTS[0], places.randrange(operations))
         with torch.no_grad(), trial.subject_fault():
-            found = _all(*block.backward(saved, case.weights, case.gradient))
+            actual = _all(*block.backward(saved, case.weights, case.gradient))
         faulty.relent()
-        _compare(trial, seen, found, case)
+        _compare(trial, seen, actual, case)
         seen.launches_by_fault.append(faulty.launches)
         seen.warnings_too_many.append(witness.warnings - (not told_before))
 
@@ -329,8 +329,8 @@ def _schedule(trial: Trial[FallbackBlocks]) -> list[tuple[set[int], set[int]]]:
     return [(failing, one if step == 5 else none) for step, failing in enumerate(first)]
 
 
-def _all(of_x: Tensor, of_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {"x": of_x, **of_weights}
+def _all(grad_x: Tensor, of_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"x": grad_x, **of_weights}
 
 
 def _gradients(model: LanguageModel) -> dict[str, Tensor]:

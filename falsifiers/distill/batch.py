@@ -46,10 +46,10 @@ def examine_dumps(trial: Trial[Any]) -> None:
 @for_external(examine_dumps)
 def falsify(trial: Trial[Gradients]) -> None:
     """Compare gradients on text and on tokens drawn from the whole vocabulary, then train a few steps."""
-    wanted = trial.parameters
-    text = draw(Text.read(wanted, trial.cache).held_out, (trial.seed,), wanted["batch"], wanted["sequence"])
+    parameters = trial.parameters
+    text = draw(Text.read(parameters, trial.cache).held_out, (trial.seed,), parameters["batch"], parameters["sequence"])
     generator = torch.Generator().manual_seed(trial.seed)
-    drawn = torch.randint(SHAPES[wanted["model"]].vocabulary, (2, *text[0].shape), generator=generator)
+    drawn = torch.randint(SHAPES[parameters["model"]].vocabulary, (2, *text[0].shape), generator=generator)
     true = TrueGradients(trial)
     trial.measure(
         rows=len(text[0]),
@@ -62,7 +62,11 @@ def falsify(trial: Trial[Gradients]) -> None:
 
 def _norm(gradients: Mapping[str, Tensor]) -> float:
     """The Euclidean norm of all gradients; infinite if there are none."""
-    return sum(float(one.double().square().sum()) for one in gradients.values()) ** 0.5 if gradients else math.inf
+    return (
+        sum(float(gradient.double().square().sum()) for gradient in gradients.values()) ** 0.5
+        if gradients
+        else math.inf
+    )
 
 
 def _error(trial: Trial[Gradients], true: TrueGradients, inputs: Tensor, labels: Tensor) -> float:

@@ -53,8 +53,8 @@ class _Findings:
     def measurements(self) -> dict[str, Any]:
         """The measurements by name. Incomplete files can be listed only if the student's tensors are known."""
         inner = ("student", "in_memory", "compared", "state", "matched")
-        found = {name: value for name, value in vars(self).items() if name not in inner}
-        return found | {
+        values = {name: value for name, value in vars(self).items() if name not in inner}
+        return values | {
             "incomplete": self.incomplete or provided(self.student, self.incomplete),
             "different": provided(self.compared, self.different),
             "foreign": provided(self.state, self.foreign),
@@ -186,8 +186,8 @@ def _examine(
         expected.append(path)
         kept = provided(files.in_memory, watch.kept)[step]
         weights = kept.weights if truth is None else truth.at(step)
-        found = _compare(f"{label}: {path.name}", path, files, watch.initial, weights, seen)
-        _examine_rest(f"{label}: {path.name}", found, kept, trial.parameters, seen)
+        finding = _compare(f"{label}: {path.name}", path, files, watch.initial, weights, seen)
+        _examine_rest(f"{label}: {path.name}", finding, kept, trial.parameters, seen)
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
     if not isinstance(files.in_memory, Unobserved):
@@ -211,35 +211,37 @@ def _compare(
 ) -> Inspection:
     """Compare a file with the weights that were live at the end of its step."""
     student = first_observed(weights, initial)
-    found = inspect_export(
+    inspection = inspect_export(
         path, first_observed(student, {}), first_observed(initial, weights, {}), files.read_checkpoint
     )
-    if not found.readable:
+    if not inspection.readable:
         seen.unreadable.append(name)
-    elif not found.found:
+    elif not inspection.found:
         seen.incomplete.append(f"{name}: no tensor at all")
-    elif found.missing:
-        seen.incomplete.append(f"{name}: {len(found.missing)} tensors, such as {found.missing[0]}")
-    elif faults := found.different + found.misshapen + found.mistyped:
+    elif inspection.missing:
+        seen.incomplete.append(f"{name}: {len(inspection.missing)} tensors, such as {inspection.missing[0]}")
+    elif faults := inspection.different + inspection.misshapen + inspection.mistyped:
         seen.different.append(f"{name}: {faults[0]}")
     else:
         seen.student = provided(student, seen.student)
         seen.matched += 1
-    return found
+    return inspection
 
 
 @propagates
-def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping[str, Any], seen: _Findings) -> None:
+def _examine_rest(
+    name: str, inspection: Inspection, kept: _Kept, parameters: Mapping[str, Any], seen: _Findings
+) -> None:
     """Check the rest of a file: tensors that must and must not be there, and the metadata."""
     untrue = [
-        *metadata.untrue_settings(found.metadata, parameters),
-        *metadata.untrue_step(found.metadata, kept.step),
-        *metadata.untrue_loss(found.metadata, kept.loss),
+        *metadata.untrue_settings(inspection.metadata, parameters),
+        *metadata.untrue_step(inspection.metadata, kept.step),
+        *metadata.untrue_loss(inspection.metadata, kept.loss),
     ]
     seen.metadata_untrue += [f"{name}: {key}" for key in untrue]
-    if isinstance(kept.state, Unobserved) or not found.found:
+    if isinstance(kept.state, Unobserved) or not inspection.found:
         return
-    rest = {key: tensor for key, tensor in found.found.items() if key not in kept.weights}
+    rest = {key: tensor for key, tensor in inspection.found.items() if key not in kept.weights}
     if lost := kept.state.lost(rest):
         seen.incomplete.append(f"{name}: {lost} slots of the optimizer")
     seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
@@ -247,20 +249,27 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
 
 def _export_wrong(path: Path, watch: _CheckpointWatch, files: WeightFiles) -> list[str]:
     """The differences between an export and the student after the last step."""
-    found = inspect_export(path, watch.last, watch.initial, files.read_export)
-    if not found.readable:
+    inspection = inspect_export(path, watch.last, watch.initial, files.read_export)
+    if not inspection.readable:
         return ["not readable"]
-    if not found.found:
+    if not inspection.found:
         return ["no tensor at all"]
-    unmoved = [name for name in found.unmoved if name in watch.trained]
-    faults = [*found.missing, *found.unexpected, *found.misshapen, *found.mistyped, *found.different, *unmoved]
+    unmoved = [name for name in inspection.unmoved if name in watch.trained]
+    faults = [
+        *inspection.missing,
+        *inspection.unexpected,
+        *inspection.misshapen,
+        *inspection.mistyped,
+        *inspection.different,
+        *unmoved,
+    ]
     return [f"{len(faults)} tensors, such as {faults[0]}"] if faults else []
 
 
 @propagates
 def _misreported(label: str, run: Run, expected: list[Path]) -> list[str]:
     """The run must report exactly the checkpoints that exist, in the order of their steps, and no failed save."""
-    told = [Path(path).name for path in run.checkpoints]
-    if told != [path.name for path in expected] or run.failed_saves:
-        return [f"{label}: told of {told} and {run.failed_saves} failed saves"]
+    reported = [Path(path).name for path in run.checkpoints]
+    if reported != [path.name for path in expected] or run.failed_saves:
+        return [f"{label}: told of {reported} and {run.failed_saves} failed saves"]
     return []

@@ -136,9 +136,9 @@ def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> 
 def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
     """Wait for a background writer until the newest checkpoint that is due exists; return all checkpoints."""
     every = trial.parameters["checkpoint_every"]
-    due = step // every * every
+    last_due = step // every * every
     give_up = time.monotonic() + trial.parameters["settle_seconds"]
-    while due not in (present := _saved(trial)) and time.monotonic() < give_up:
+    while last_due not in (present := _saved(trial)) and time.monotonic() < give_up:
         time.sleep(_POLL_SECONDS)
     return list(present.values())
 

@@ -40,12 +40,12 @@ Rows = npt.NDArray[np.int64]
 @for_external(examine_batches)
 def falsify(trial: Trial[Shadowed]) -> None:
     """Find the rows of many batches in the text. Then train, and check which rows the student reads."""
-    wanted = trial.parameters
-    text = Text.read(wanted, trial.cache)
-    asked = list(range(1, wanted["batches"] + 1))
-    random.Random(trial.seed).shuffle(asked)  # noqa: S311
-    seen = dict(sorted((step, _batch(trial, step, text)) for step in asked))
-    shape = (wanted["batch"], wanted["sequence"])
+    parameters = trial.parameters
+    text = Text.read(parameters, trial.cache)
+    steps = list(range(1, parameters["batches"] + 1))
+    random.Random(trial.seed).shuffle(steps)  # noqa: S311
+    seen = dict(sorted((step, _batch(trial, step, text)) for step in steps))
+    shape = (parameters["batch"], parameters["sequence"])
     whole = {
         step: _rows(inputs, labels)
         for step, (inputs, labels) in seen.items()
@@ -75,11 +75,11 @@ def falsify(trial: Trial[Shadowed]) -> None:
 
 def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tensor]:
     """Copies of a step's inputs and labels on the CPU."""
-    wanted = trial.parameters
+    parameters = trial.parameters
     with trial.subject_fault():
         inputs, labels = not_refused(
             lambda: shown(trial.subject, "batch", step),
-            alike=lambda: draw(text.training, (trial.seed,), wanted["batch"], wanted["sequence"]),
+            alike=lambda: draw(text.training, (trial.seed,), parameters["batch"], parameters["sequence"]),
         )
         return inputs.to("cpu", copy=True), labels.to("cpu", copy=True)
 
@@ -103,13 +103,13 @@ def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
     lines = [f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)]
     path.write_text("".join(lines) + (string.digits * tail)[:tail])
     setting = setting_of(trial, f"elsewhere-{tail}", corpus=str(path), tokenizer="bytes")
-    wanted, steps = setting.parameters, range(1, _STEPS_ELSEWHERE + 1)
-    text = Text.read(wanted, trial.cache)
+    parameters, steps = setting.parameters, range(1, _STEPS_ELSEWHERE + 1)
+    text = Text.read(parameters, trial.cache)
     with trial.subject_fault():
         further = type(trial.subject)(setting)
         seen = [tuple(part.cpu() for part in shown(further, "batch", step)) for step in steps]
     seeds = [(2 * trial.seed + 1, step) for step in steps]
-    stated = [draw(text.training, seed, wanted["batch"], wanted["sequence"]) for seed in seeds]
+    stated = [draw(text.training, seed, parameters["batch"], parameters["sequence"]) for seed in seeds]
     return [step for step, one, other in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, one, other))]
 
 
@@ -156,18 +156,18 @@ def _largest_divergence(
 
 
 @propagates
-def _larger(one: float, other: float) -> float:
-    return max(one, other)
+def _larger(first: float, second: float) -> float:
+    return max(first, second)
 
 
 @propagates
 def _teacher_divergence(
-    teacher: Mapping[str, Tensor], wanted: Mapping[str, Any], text: Text, trial: Trial[Any]
+    teacher: Mapping[str, Tensor], parameters: Mapping[str, Any], text: Text, trial: Trial[Any]
 ) -> float:
     """KL(stated teacher || teacher) on held-out text, in nats per token; infinite if the weights do not fit."""
     device = torch.device(trial.device)
-    inputs, _ = draw(text.held_out, (_HELD_OUT_SEED,), wanted["batch"], wanted["sequence"])
-    model, stated = IndependentModel(wanted, trial.device), trained_teacher(wanted, text, device, trial.cache)
+    inputs, _ = draw(text.held_out, (_HELD_OUT_SEED,), parameters["batch"], parameters["sequence"])
+    model, stated = IndependentModel(parameters, trial.device), trained_teacher(parameters, text, device, trial.cache)
     divergences = []
     for row in inputs.to(device).split(1):
         expected, seen = model.answer(stated, row), model.answer(teacher, row)

@@ -31,10 +31,10 @@ Row = tuple[int, ...]
 
 def examine_batches(trial: Trial[Any]) -> None:
     """Train, and check the batch of each dumped step."""
-    wanted = trial.parameters
+    parameters = trial.parameters
     run = DumpedRun(trial)
     text = trial.subject.named_text()
-    shape = (wanted["batch"], wanted["sequence"])
+    shape = (parameters["batch"], parameters["sequence"])
     steps: list[int] = []
     rows: list[Row] = []
     misshapen, wrong_labels, foreign_rows, starts = [], [], [], []
@@ -43,31 +43,31 @@ def examine_batches(trial: Trial[Any]) -> None:
             misshapen.append(number)
         if not _next(inputs, labels):
             wrong_labels.append(number)
-        mine = list(_rows(inputs, labels))
-        found = [text.find(row) for row in mine]
-        if None in found:
+        batch_rows = list(_rows(inputs, labels))
+        positions = [text.find(row) for row in batch_rows]
+        if None in positions:
             foreign_rows.append(number)
-        starts += [start for start in found if start is not None]
-        rows += mine
+        starts += [start for start in positions if start is not None]
+        rows += batch_rows
         steps.append(number)
-    even = _evenly(text, trial.seed, len(rows), wanted["sequence"] + 1)
+    even = _evenly(text, trial.seed, len(rows), parameters["sequence"] + 1)
     places = [start for start in map(text.find, even) if start is not None]
     trial.measure(
-        batches=_counted(len(steps), wanted["batches"]),
+        batches=_counted(len(steps), parameters["batches"]),
         misshapen=misshapen,
         wrong_labels=wrong_labels,
         foreign_rows=foreign_rows,
-        repeated_share=_repeated(rows, even, text.tokens // wanted["sequence"]),
-        position_gap=_position_gap(starts, places, len(rows) * wanted["sequence"], text.tokens),
+        repeated_share=_repeated(rows, even, text.tokens // parameters["sequence"]),
+        position_gap=_position_gap(starts, places, len(rows) * parameters["sequence"], text.tokens),
         **dict.fromkeys(_INSIDE, Unobserved("the trainer draws its batches itself, by a rule that nothing states")),
     )
 
 
 @propagates
-def _counted(made: int, wanted: int) -> int:
-    if made < wanted:
-        raise NotObserved(f"it dumped {made} steps, and {wanted} are looked at; add -P steps={wanted}")
-    return made
+def _counted(count: int, expected: int) -> int:
+    if count < expected:
+        raise NotObserved(f"it dumped {count} steps, and {expected} are looked at; add -P steps={expected}")
+    return count
 
 
 def _fits(inputs: Tensor, shape: tuple[int, int]) -> bool:
@@ -80,8 +80,8 @@ def _next(inputs: Tensor, labels: Tensor) -> bool:
     """Whether every label but the last of a row is the next input. Negative labels are ignored."""
     if inputs.shape != labels.shape:
         return False
-    due, told = inputs[:, 1:], labels[:, :-1]
-    return bool(((due == told) | (told < 0)).all())
+    next_inputs, next_labels = inputs[:, 1:], labels[:, :-1]
+    return bool(((next_inputs == next_labels) | (next_labels < 0)).all())
 
 
 def _rows(inputs: Tensor, labels: Tensor) -> Iterator[Row]:
@@ -106,10 +106,10 @@ def _position_gap(starts: Sequence[int], even: Sequence[int], read: int, tokens:
     """The distance between the starts of the rows and uniform starts; hidden if the run is too short to reach all."""
     if not starts:
         raise NotObserved("no row is of the text that the trainer's file names")
-    found = gap(starts, even)
-    if found > _EVEN and read < tokens:
+    distance = gap(starts, even)
+    if distance > _EVEN and read < tokens:
         raise NotObserved(f"the run reads {read} of the text's {tokens} tokens, so it need not reach all of its parts")
-    return found
+    return distance
 
 
 def _evenly(text: NamedText, seed: int, count: int, length: int) -> list[Row]:
@@ -118,10 +118,10 @@ def _evenly(text: NamedText, seed: int, count: int, length: int) -> list[Row]:
     return [text.stretch(int(begin), length) for begin in begins]
 
 
-def gap(one: Sequence[float], other: Sequence[float]) -> float:
+def gap(first: Sequence[float], second: Sequence[float]) -> float:
     """The Kolmogorov-Smirnov distance of two samples; 1 if one is empty."""
-    if not one or not other:
+    if not first or not second:
         return 1.0
-    points = np.concatenate([one, other])
-    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (one, other)]
+    points = np.concatenate([first, second])
+    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (first, second)]
     return float(np.abs(below[0] - below[1]).max())

@@ -103,9 +103,9 @@ class DumpedRun:
         self._subject, self.made, self._number = trial.subject, len(self._paths), 0
         self._configuration = Configuration.of(trial.parameters)
         device, file = torch.device(trial.device), trial.subject.config_file()
-        given = self._configuration, device, lambda dtype: _model(file, trial.parameters, dtype, device)
+        arguments = self._configuration, device, lambda dtype: _model(file, trial.parameters, dtype, device)
         adapters = trial.subject.adapters()
-        self._shadow = ShadowStep(*given) if adapters is None else AdapterSteps(adapters, *given)
+        self._shadow = ShadowStep(*arguments) if adapters is None else AdapterSteps(adapters, *arguments)
         self.hidden: Unobserved | None = None
 
     def steps(self) -> Iterator[tuple[DumpedStep, Snapshot]]:
@@ -132,10 +132,10 @@ class DumpedRun:
     @propagates
     def gradient_error(self, before: Snapshot, dump: DumpedStep) -> float:
         """The largest error of a tensor's gradient, in tolerances of the weights' dtype. See `hidden`."""
-        found = worst(self.differences(before, dump))
+        largest = worst(self.differences(before, dump))
         if self.hidden is not None:
             self.hidden.reveal()
-        return found["gradient"].ratio / TOLERANCES[_dtype_of(dump)]["gradient"]
+        return largest["gradient"].ratio / TOLERANCES[_dtype_of(dump)]["gradient"]
 
     def differences(self, before: Snapshot, dump: DumpedStep) -> list[Difference]:
         """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
@@ -150,7 +150,7 @@ class DumpedRun:
         self, number: int, before: Snapshot, dump: DumpedStep, loss: float, dtype: torch.dtype | None = None
     ) -> list[Difference]:
         expected = self._expected(number, before, dump, torch.float64)
-        found = compare(
+        differences = compare(
             self._configuration,
             expected,
             before,
@@ -160,7 +160,7 @@ class DumpedRun:
             gradients=dump.gradients,
             rounded=self._expected(number, before, dump, dtype) if dtype is not None else None,
         )
-        return [one for one in found if self.hidden is None or one.quantity not in _OF_LOSS]
+        return [difference for difference in differences if self.hidden is None or difference.quantity not in _OF_LOSS]
 
     def _expected(self, number: int, before: Snapshot, dump: DumpedStep, dtype: torch.dtype) -> Step:
         """The expected step: by the model if it is known, else by the dumped gradient."""

@@ -105,9 +105,9 @@ def _unlike(last: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str
     return [name for name in sorted(last) if not _same(last[name], found.get(name))]
 
 
-def _same(one: Tensor, other: Tensor | None) -> bool:
+def _same(first: Tensor, second: Tensor | None) -> bool:
     """Whether both tensors exist and have the same shape, dtype and bits."""
-    return other is not None and same_tensor(one, other)
+    return second is not None and same_tensor(first, second)
 
 
 @propagates
@@ -137,9 +137,9 @@ def _measure_function(
 
 
 @propagates
-def _farthest(one: Tensor, other: Tensor) -> float:
+def _farthest(first: Tensor, second: Tensor) -> float:
     """The largest absolute difference of two tensors of logits of one shape."""
-    return float((one - other).abs().max())
+    return float((first - second).abs().max())
 
 
 def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWatch], seen: Mapping[str, str]) -> None:
@@ -159,9 +159,9 @@ def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWa
     )
 
 
-def _metadata(trial: Trial[Distillation], found: Mapping[str, str], files: WeightFiles) -> Mapping[str, str]:
+def _metadata(trial: Trial[Distillation], exported: Mapping[str, str], files: WeightFiles) -> Mapping[str, str]:
     """The metadata about the run, without keys that no claim knows, such as transformers' `format`."""
-    said = {key: value for key, value in found.items() if key in metadata.KEYS}
+    said = {key: value for key, value in exported.items() if key in metadata.KEYS}
     return said if said or not trial.parameters["required_metadata"] else files.no_metadata
 
 

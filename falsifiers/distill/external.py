@@ -57,10 +57,10 @@ class _Trainer(Outside):
             NotMeasured: a parameter names a loss that no claim knows.
         """
         stated = self.trainer.loss
-        found = self.filled(stated) if self.trainer.has_values(stated, self.values) else ""
-        if found not in ("", *_LOSSES):
-            raise NotMeasured(f"{self.trainer.path.name}: /log/loss is {found!r}; it is one of {', '.join(_LOSSES)}")
-        return found
+        kind = self.filled(stated) if self.trainer.has_values(stated, self.values) else ""
+        if kind not in ("", *_LOSSES):
+            raise NotMeasured(f"{self.trainer.path.name}: /log/loss is {kind!r}; it is one of {', '.join(_LOSSES)}")
+        return kind
 
     @propagates
     def held_out(self) -> HeldOut:
@@ -168,7 +168,7 @@ class _Trainer(Outside):
     def _exported_dtype(self) -> str:
         """The dtype of the export's tensors, if the output does not state it."""
         weights = self._weights(self._export, self.trainer.files.export_prefix)
-        return "+".join(sorted({str(one.dtype).removeprefix("torch.") for one in weights.values()}))
+        return "+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights.values()}))
 
     def _lacks_checkpoint(self, made: int) -> str:
         """Why the newest checkpoint, or the last one requested, is unusable; empty if it is usable."""
@@ -176,9 +176,9 @@ class _Trainer(Outside):
         if isinstance(steps, Unobserved):
             return ""
         is_asked = self.shows_device and "checkpoint_every" in self.trainer.placeholders()
-        due = made - made % every if is_asked and every else 0
-        if due and due not in steps:
-            return f"it was asked for a checkpoint every {every} steps, and there is none of step {due}"
+        last = made - made % every if is_asked and every else 0
+        if last and last not in steps:
+            return f"it was asked for a checkpoint every {every} steps, and there is none of step {last}"
         weights = propagates(self._weights)(steps[max(steps)], self.trainer.files.prefix) if steps else None
         return weights.why.replace(f"{self.directory}/", "") if isinstance(weights, Unobserved) else ""
 

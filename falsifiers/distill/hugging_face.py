@@ -126,7 +126,7 @@ class HF:
     def distill(self, on_step: OnStep) -> Run:
         """Run the Trainer, and save the model as its users do."""
         trainer = self._trainer
-        trained = {name: one for name, one in self._model.named_parameters() if one.requires_grad}
+        trained = {name: parameter for name, parameter in self._model.named_parameters() if parameter.requires_grad}
         self._first = sampled(trained)
         watch = StepWatch(trainer, LiveSteps(on_step, self._model, self._setting.parameters), self._note)
         with torch.enable_grad(), self._built.as_after_building():  # type: ignore[union-attr]
@@ -180,8 +180,8 @@ class HF:
         tokens, wanted = inputs.to(self._setting.device), labels.to(self._setting.device)
         if labels_are_inputs(self._like):
             tokens, wanted = torch.cat([tokens, wanted[:, -1:]], dim=1), torch.cat([tokens[:, :1], wanted], dim=1)
-        made = {"input_ids": tokens, "labels": wanted, "attention_mask": torch.ones_like(tokens)}
-        batch = {name: made[name] for name in self._like}
+        samples = {"input_ids": tokens, "labels": wanted, "attention_mask": torch.ones_like(tokens)}
+        batch = {name: samples[name] for name in self._like}
         model = self._model
         model.train()
         model.zero_grad()
@@ -252,16 +252,16 @@ class HF:
     def _teacher(self) -> nn.Module:
         trainer = self._trainer
         for name in _TEACHERS:
-            if isinstance(found := getattr(trainer, name, None), nn.Module):
-                return found
+            if isinstance(teacher := getattr(trainer, name, None), nn.Module):
+                return teacher
         raise NotObserved(f"{type(trainer).__name__} has no model as {', '.join(_TEACHERS[:-1])} or {_TEACHERS[-1]}")
 
     def _models(self) -> dict[str, nn.Module]:
         """The student, and the teacher if there is one."""
-        found = {"student": self._model}
+        models = {"student": self._model}
         with contextlib.suppress(NotObserved):
-            found["teacher"] = self._teacher
-        return found
+            models["teacher"] = self._teacher
+        return models
 
     @torch.no_grad()
     def _logits(
@@ -318,7 +318,7 @@ class HF:
         before = self._batches.get(step)
         if isinstance(before, tuple) and isinstance(batch, tuple) and not all(map(torch.equal, before, batch)):
             raise NotMeasured(f"two Trainers of the same setting have different batches for step {step}")
-        self._batches = {kept: one for kept, one in self._batches.items() if kept == step - 1} | {step: batch}
+        self._batches = {kept: batch for kept, batch in self._batches.items() if kept == step - 1} | {step: batch}
 
     def _rehearse(self) -> None:
         """Find the first batch with a second Trainer that stops before its first step."""
@@ -349,10 +349,12 @@ def _check_optimizer(optimizer: Any, parameters: Mapping[str, Any]) -> None:
     """
     if not isinstance(optimizer, torch.optim.AdamW):
         raise NotObserved(f"the optimizer is {type(optimizer).__name__}; the claim describes a step of AdamW")
-    wanted = Configuration.of(parameters)
+    configuration = Configuration.of(parameters)
     for group in optimizer.param_groups:
         seen = {"beta1": group["betas"][0], "beta2": group["betas"][1], "epsilon": group["eps"]}
         seen["weight_decay"] = group["weight_decay"]
         for name, value in seen.items():
-            if name not in parameters and value != getattr(wanted, name):
-                raise NotObserved(f"the optimizer's {name} is {value}, and torch's default is {getattr(wanted, name)}")
+            if name not in parameters and value != getattr(configuration, name):
+                raise NotObserved(
+                    f"the optimizer's {name} is {value}, and torch's default is {getattr(configuration, name)}"
+                )

@@ -83,12 +83,12 @@ class _Watch(StepWatch):
     @propagates
     def _rate_error(self, before: Mapping[str, Tensor], slots: Slots) -> float:
         """The largest relative error of a tensor's rate; tensors without slots are skipped."""
-        asked = self.configuration.rate(self.steps)
+        expected = self.configuration.rate(self.steps)
         rates = [
             self._rate(slots[name], weight, self._before[name]) if name in slots else 0.0
             for name, weight in before.items()
         ]
-        return largest(abs(rate / asked - 1.0) for rate in rates)
+        return largest(abs(rate / expected - 1.0) for rate in rates)
 
     def _rate(self, slots: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
         """The multiple of AdamW's direction that the elements moved.
@@ -96,10 +96,10 @@ class _Watch(StepWatch):
         Weight decay moves them in proportion to their values, so both are fitted by least squares. The falsifier counts
         the steps itself: a new optimizer would begin with new slots and a new count.
         """
-        wanted = self.configuration
+        configuration = self.configuration
         mean, square, before, after = map(_spread, (slots["exp_avg"], slots["exp_avg_sq"], before, after))
-        mean, square = mean / (1 - wanted.beta1**self.steps), square / (1 - wanted.beta2**self.steps)
-        direction = mean / (square.sqrt() + wanted.epsilon)
+        mean, square = mean / (1 - configuration.beta1**self.steps), square / (1 - configuration.beta2**self.steps)
+        direction = mean / (square.sqrt() + configuration.epsilon)
         directions, moved = torch.stack([direction, before], dim=1), (before - after).unsqueeze(1)
         if not (directions.isfinite().all() and moved.isfinite().all()):
             return math.nan

@@ -38,27 +38,29 @@ def falsify(trial: Trial[Stepping]) -> None:
         NotMeasured: a limit lies within an interval. The interval widens with the noise between the two arms without a
             log.
     """
-    asked = trial.parameters
+    parameters = trial.parameters
     if trial.device == "cpu":
         torch.set_num_threads(1)  # with more threads, other work of the machine would be timed too
-    made: dict[str, list[int]] = {arm: [] for arm in _ARMS}
+    step_numbers: dict[str, list[int]] = {arm: [] for arm in _ARMS}
     with trial.subject_fault(), contextlib.ExitStack() as until_timed:
-        steps = {arm: trial.subject.steps(asked["log_every"] if arm == _LOGGING else 0) for arm in _ARMS}
+        steps = {arm: trial.subject.steps(parameters["log_every"] if arm == _LOGGING else 0) for arm in _ARMS}
         for arm in _ARMS:
             until_timed.enter_context(contextlib.closing(steps[arm]))
-        arms = {arm: partial(_sample, steps[arm], asked["steps_a_sample"], made[arm]) for arm in _ARMS}
-        size = asked["batch"], asked["sequence"]
-        own = own_steps(Configuration.of(asked), size, torch.device(trial.device), getattr(torch, asked["dtype"]))
-        every = {**arms, _OWN: partial(_sample, own, asked["steps_a_sample"], [])}
-        rounds = asked["steps"] // (len(_ARMS) * asked["steps_a_sample"]) - _WARMUP
+        arms = {arm: partial(_sample, steps[arm], parameters["steps_a_sample"], step_numbers[arm]) for arm in _ARMS}
+        size = parameters["batch"], parameters["sequence"]
+        own = own_steps(
+            Configuration.of(parameters), size, torch.device(trial.device), getattr(torch, parameters["dtype"])
+        )
+        every = {**arms, _OWN: partial(_sample, own, parameters["steps_a_sample"], [])}
+        rounds = parameters["steps"] // (len(_ARMS) * parameters["steps_a_sample"]) - _WARMUP
         timing = _timed(trial, every, rounds) if rounds > 1 else None
         if timing is None:  # the lines need fewer steps than the times
             for work in [*arms.values()] * (rounds + _WARMUP):
                 work()
         log = Path(trial.subject.log)
-    read_back(trial, len(set().union(*made.values())))
+    read_back(trial, len(set().union(*step_numbers.values())))
     logged = [line["step"] for line in log_lines(log)]
-    expected = [step for step in made[_LOGGING] if step % asked["log_every"] == 0]
+    expected = [step for step in step_numbers[_LOGGING] if step % parameters["log_every"] == 0]
     trial.measure(
         lines_expected=len(expected),
         lines_missing=sum(step not in logged for step in expected),
@@ -82,9 +84,9 @@ def _timed(trial: Trial[Stepping], arms: Mapping[str, Callable[[], None]], round
     return timing
 
 
-def _sample(steps: Iterator[Any], of: int, made: list[Any]) -> None:
+def _sample(steps: Iterator[Any], of: int, step_numbers: list[Any]) -> None:
     """Make the steps of one sample, and append their numbers to `made`."""
-    made.extend(islice(steps, of))
+    step_numbers.extend(islice(steps, of))
 
 
 def _untrue(trial: Trial[Stepping]) -> list[int]:
@@ -96,13 +98,13 @@ def _untrue(trial: Trial[Stepping]) -> list[int]:
     with trial.subject_fault():
         subject = further_subject(trial, "told", steps=_TOLD)
         next_loss = NextLoss(trial, range(1, _TOLD + 1), subject)
-        told = dict(enumerate(subject.distill(on_step=lambda step, **values: next_loss()).losses, start=1))
+        reported = dict(enumerate(subject.distill(on_step=lambda step, **values: next_loss()).losses, start=1))
         log = Path(subject.log)
     configuration = Configuration.of(trial.parameters)
     lines = log_lines(log)
     steps = [line["step"] for line in lines]
-    wrong = {step for step in told if steps.count(step) != (step % trial.parameters["log_every"] == 0)}
-    losses = [told] if isinstance(next_loss.expected, Unobserved) else [told, next_loss.expected]
+    wrong = {step for step in reported if steps.count(step) != (step % trial.parameters["log_every"] == 0)}
+    losses = [reported] if isinstance(next_loss.expected, Unobserved) else [reported, next_loss.expected]
     for line in lines:
         step = line["step"]
         expected = [(line["loss"], of.get(step, math.nan)) for of in losses]
@@ -114,15 +116,15 @@ def _untrue(trial: Trial[Stepping]) -> list[int]:
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:
     """Measure how much slower logging is, if this machine can decide that."""
-    asked = trial.parameters
+    parameters = trial.parameters
     noise = timing.ratio(_AGAIN, _SILENT)
     ratio = timing.ratio(_LOGGING, _SILENT, again=_AGAIN)
     seconds = timing.difference(_LOGGING, _SILENT, again=_AGAIN)
-    a_step = 1000 / asked["steps_a_sample"]
+    a_step = 1000 / parameters["steps_a_sample"]
     milliseconds = Interval(seconds.estimate * a_step, seconds.low * a_step, seconds.high * a_step)
     baseline = timing.ratio(_SILENT, _OWN, again=_AGAIN)
     trial.measure(noise_low=noise.low, noise_high=noise.high, baseline=baseline.estimate, baseline_low=baseline.low)
-    limits = ((ratio, asked["ratio_limit"]), (milliseconds, asked["milliseconds_limit"]))
+    limits = ((ratio, parameters["ratio_limit"]), (milliseconds, parameters["milliseconds_limit"]))
     if not any(one.low > limit for one, limit in limits) and not all(one.settles(limit) for one, limit in limits):
         raise NotMeasured(
             f"this machine cannot decide: logging takes {ratio.low:.3f} to {ratio.high:.3f} of the time, and "

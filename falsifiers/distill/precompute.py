@@ -25,17 +25,17 @@ _REMEMBERED = 0.05  # nats; float16 rounds a logit of up to 32 by up to 0.016
 
 def falsify(trial: Trial[Precomputing]) -> None:
     """Compare the file's answers with those of the teacher's weights. Make the file again, also over another file."""
-    asked = trial.parameters
+    parameters = trial.parameters
     with trial.subject_fault():
-        path = Path(trial.subject.precompute(trial.workspace / "answers", asked["top_k"]))
+        path = Path(trial.subject.precompute(trial.workspace / "answers", parameters["top_k"]))
         once = path.read_bytes()
     seen: dict[bytes, int] = {}
     repeated: list[int] = []
     cosines, tempered, divergences, best, positions = [], [], [], [], 0
     errors: list[float] = []
     misremembered, rests = [], []
-    model = IndependentModel(asked, trial.device)
-    for step in range(1, asked["steps"] + 1):
+    model = IndependentModel(parameters, trial.device)
+    for step in range(1, parameters["steps"] + 1):
         with trial.subject_fault():
             inputs, _ = trial.subject.batch(step)
             if not inputs.numel():
@@ -52,18 +52,18 @@ def falsify(trial: Trial[Precomputing]) -> None:
             repeated.append(step)
         for row, ours in enumerate(cached.to(online.device)):  # by rows, because float64 is large
             told, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
-            errors.append(in_tolerances(told, truth, asked["dtype"]))
+            errors.append(in_tolerances(told, truth, parameters["dtype"]))
             theirs = told[0] if isinstance(truth, Unobserved) or truth is None else truth.logits[0]
             cosines.append(_cosine(ours, theirs, 1.0))
-            tempered.append(_cosine(ours, theirs, asked["temperature"]))
+            tempered.append(_cosine(ours, theirs, parameters["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
-            best.append(_divergence_of_even_rest(theirs, asked["top_k"]))
-            share, rest = _parts(ours, theirs, asked["top_k"])
+            best.append(_divergence_of_even_rest(theirs, parameters["top_k"]))
+            share, rest = _parts(ours, theirs, parameters["top_k"])
             misremembered.append(share)
             rests.append(rest)
-    read_back(trial, asked["steps"] if divergences else 0)
+    read_back(trial, parameters["steps"] if divergences else 0)
     trial.measure(
-        answered_beyond=[step for step in (asked["steps"] + 1,) if _answers(trial, path, step)],
+        answered_beyond=[step for step in (parameters["steps"] + 1,) if _answers(trial, path, step)],
         cosine_distance=1 - fmean(cosines),
         cosine_distance_at_temperature=1 - fmean(tempered),
         divergence=fmean(divergences),
@@ -99,19 +99,19 @@ def _largest(errors: list[float]) -> float:
     return hidden[0] if hidden else max(errors)
 
 
-def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:
+def _cosine(first: Tensor, second: Tensor, temperature: float) -> float:
     """The cosine of two rows' probabilities at a temperature, in float64, averaged over the positions."""
-    probabilities = [(logits.double() / temperature).softmax(dim=-1) for logits in (one, other)]
+    probabilities = [(logits.double() / temperature).softmax(dim=-1) for logits in (first, second)]
     return float(torch.cosine_similarity(*probabilities, dim=-1).mean())
 
 
-def _parts(ours: Tensor, theirs: Tensor, top_k: int) -> tuple[float, float]:
+def _parts(cached: Tensor, expected: Tensor, top_k: int) -> tuple[float, float]:
     """The errors of the two parts of a cache's answers [positions, vocabulary].
 
     Returns: the share of the teacher's largest logits whose log-probability is off by more than `_REMEMBERED`; and the
     error of the log-probability of all other tokens together, averaged over the positions.
     """
-    mine, truth = log_probabilities(ours), log_probabilities(theirs)
+    mine, truth = log_probabilities(cached), log_probabilities(expected)
     kept = truth.topk(min(top_k, truth.shape[-1]), dim=-1).indices
     wrong = (mine.gather(-1, kept) - truth.gather(-1, kept)).abs() > _REMEMBERED
     if top_k >= truth.shape[-1]:

@@ -101,14 +101,14 @@ def _error(
 ) -> float:
     """The distance of the saved student from the independent model with the file's weights, in tolerances."""
     try:
-        found, _ = weight_files(trial.subject).read_checkpoint(path)
+        tensors, _ = weight_files(trial.subject).read_checkpoint(path)
     except (OSError, Unreadable) as error:
         print(f"{path} cannot be read: {error}")
         return math.inf
-    weights = {name: tensor for name, tensor in found.items() if name in original.weights}
+    weights = {name: tensor for name, tensor in tensors.items() if name in original.weights}
     return in_tolerances(original.logits, model.answer(weights, tokens), trial.parameters["dtype"])
 
 
-def _farthest(one: Tensor, other: Tensor) -> float:
+def _farthest(first: Tensor, second: Tensor) -> float:
     """The largest absolute difference of two logits; infinite if their shapes differ."""
-    return float((one - other).abs().max()) if one.shape == other.shape else float("inf")
+    return float((first - second).abs().max()) if first.shape == second.shape else float("inf")

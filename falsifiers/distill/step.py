@@ -179,11 +179,11 @@ def _moved_share(trial: Trial[Shadowed], start: Weights) -> float:
 
 def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) -> None:
     """Measure the largest difference of each quantity."""
-    found = worst(differences)
+    largest = worst(differences)
     trial.measure(
-        foreign_slots=sorted(found.keys() - QUANTITIES),
-        worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in found.values()],
-        **{f"{name}_error": found[name].ratio for name in sorted(found.keys() & QUANTITIES)},
+        foreign_slots=sorted(largest.keys() - QUANTITIES),
+        worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
+        **{f"{name}_error": largest[name].ratio for name in sorted(largest.keys() & QUANTITIES)},
     )
 
 
@@ -195,11 +195,11 @@ def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
         weights, alike, unlike = (one.student_weights() for one in (first, trial.subject, other))
         batch, same_batch, other_batch = (one.batch(1)[0] for one in (first, trial.subject, other))
     drawn = [name for name, weight in weights.items() if weight.dim() > 1]
-    found = [f"{name}, of the same seed" for name in drawn if not torch.equal(weights[name], alike[name])]
-    found += [f"{name}, of another seed" for name in drawn if torch.equal(weights[name], unlike[name])]
-    found += ["batch, of the same seed"] * (not torch.equal(batch, same_batch))
-    found += ["batch, of another seed"] * torch.equal(batch, other_batch)
-    return found
+    unseeded = [f"{name}, of the same seed" for name in drawn if not torch.equal(weights[name], alike[name])]
+    unseeded += [f"{name}, of another seed" for name in drawn if torch.equal(weights[name], unlike[name])]
+    unseeded += ["batch, of the same seed"] * (not torch.equal(batch, same_batch))
+    unseeded += ["batch, of another seed"] * torch.equal(batch, other_batch)
+    return unseeded
 
 
 def _misreported(
@@ -207,13 +207,13 @@ def _misreported(
 ) -> list[str]:
     """The steps for which the log, or the losses that the run returns, differ from the reports during the run."""
     resumed = range(min(losses, default=1), max(told, default=0) + 1)
-    found = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1].get("loss")]
+    misreported = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1].get("loss")]
     with trial.subject_fault():
         lines = log_lines(Path(trial.subject.log))
-    found += [f"log: step {line['step']}" for line in lines if not _agree(line, told.get(line["step"], []))]
+    misreported += [f"log: step {line['step']}" for line in lines if not _agree(line, told.get(line["step"], []))]
     every = trial.parameters["log_every"]
-    due = {step for step in told if every and step % every == 0}
-    return found + [f"log: no step {step}" for step in sorted(due - {line["step"] for line in lines})]
+    logged = {step for step in told if every and step % every == 0}
+    return misreported + [f"log: no step {step}" for step in sorted(logged - {line["step"] for line in lines})]
 
 
 def _agree(line: Mapping[str, float], tellings: list[Mapping[str, float]]) -> bool:
@@ -235,11 +235,11 @@ def _unmasked(trial: Trial[Shadowed]) -> list[str]:
     drops: list[set[float]] = []
     one, again, other = (_states(trial, f"probe-{number}", seed, drops) for number, seed in enumerate(seeds))
     others = set.union(*drops) - {trial.parameters["probe_dropout"]}
-    found = [f"masks, of the share {share:g}" for share in sorted(others)]
-    found += ["masks, of some steps only"] * (any(drops) and not all(drops))
-    found += ["masks, of another step"] * (len(set(one)) < len(one))
-    found += ["masks, of the same seed"] * (one != again)
-    return found + ["masks, of another seed"] * (one == other)
+    defects = [f"masks, of the share {share:g}" for share in sorted(others)]
+    defects += ["masks, of some steps only"] * (any(drops) and not all(drops))
+    defects += ["masks, of another step"] * (len(set(one)) < len(one))
+    defects += ["masks, of the same seed"] * (one != again)
+    return defects + ["masks, of another seed"] * (one == other)
 
 
 def _states(trial: Trial[Shadowed], name: str, seed: int, drops: list[set[float]]) -> list[bytes]:

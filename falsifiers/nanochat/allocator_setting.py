@@ -25,7 +25,9 @@ def falsify(trial: Trial[AllocatorSetting]) -> None:
     right = steps(trial.parameters["rows"])["losses"]  # this process has any allocator
     trial.measure(
         loss_differences=[
-            abs(got - true) / abs(true) for one in (on, off) for got, true in zip(one["losses"], right, strict=True)
+            abs(actual - true) / abs(true)
+            for one in (on, off)
+            for actual, true in zip(one["losses"], right, strict=True)
         ],
         setting_in_effect=on["expandable"],
         segments_expandable=on["segments_expandable"],
@@ -39,8 +41,8 @@ def falsify(trial: Trial[AllocatorSetting]) -> None:
 
 def _steps(environment: Mapping[str, str], late: Mapping[str, str], rows: list[int]) -> dict[str, Any]:
     """Return what a process with these variables prints about its allocator."""
-    found: dict[str, Any] = printed(
+    statistics: dict[str, Any] = printed(
         _MODULE, json.dumps(dict(late)), json.dumps(rows),
         environment=environment, unset=("ALLOC_CONF",), seconds=_SECONDS,
     )  # fmt: skip
-    return found
+    return statistics

@@ -31,7 +31,7 @@ def falsify(trial: Trial[BoundAnalysis]) -> None:
     asked = trial.parameters
     peaks = asked["peak_operations"], asked["peak_bytes"]
     with torch.device("meta"):
-        parameters = sum(one.numel() for one in Gpt(_shape(asked)).parameters())
+        parameters = sum(parameter.numel() for parameter in Gpt(_shape(asked)).parameters())
     step = asked["flops_per_token"] * asked["rows"] * asked["sequence"], float(_BYTES_A_PARAMETER * parameters)
     with trial.subject_fault():
         said = {name: str(trial.subject.bound(*work, *peaks)) for name, work in {**_CONTROLS, "account": step}.items()}
@@ -42,8 +42,8 @@ def falsify(trial: Trial[BoundAnalysis]) -> None:
     trial.resolve(device=torch.device(trial.device).type)
 
 
-def _shape(asked: Mapping[str, Any]) -> Shape:
-    return Shape(**{name: asked[name] for name in _SIZES})
+def _shape(parameters: Mapping[str, Any]) -> Shape:
+    return Shape(**{name: parameters[name] for name in _SIZES})
 
 
 def _measure(trial: Trial[BoundAnalysis], operations: float) -> None:
@@ -83,12 +83,12 @@ def _product() -> Callable[[], object]:
     return lambda: left @ right
 
 
-def _step(asked: Mapping[str, Any]) -> Callable[[], object]:
+def _step(parameters: Mapping[str, Any]) -> Callable[[], object]:
     """Return a step with compiled loss and blocks. All blocks share the code compiled for the first."""
     inductor.compile_threads = 1  # few kernels need no pool of compiler processes
     with torch.device("cuda"):
-        model = Gpt(_shape(asked), torch.compile(plain_loss, dynamic=False)).to(torch.bfloat16)
-        tokens = torch.randint(asked["vocabulary"], (asked["rows"], asked["sequence"]))
+        model = Gpt(_shape(parameters), torch.compile(plain_loss, dynamic=False)).to(torch.bfloat16)
+        tokens = torch.randint(parameters["vocabulary"], (parameters["rows"], parameters["sequence"]))
     for block in model.blocks:
         block.compile(dynamic=False)
 

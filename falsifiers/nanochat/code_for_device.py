@@ -57,7 +57,9 @@ def falsify(trial: Trial[CodeChoice]) -> None:
     })  # fmt: skip
     first = [{"architectures": ["sm_120", "compute_120"], "capability": trial.parameters["capability"]}]
     first += [
-        {"architectures": [one], "capability": capability} for one in architectures for capability in _CAPABILITIES
+        {"architectures": [architecture], "capability": capability}
+        for architecture in architectures
+        for capability in _CAPABILITIES
     ]
     trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
     answers = []
@@ -95,7 +97,7 @@ def _load(trial: Trial[CodeChoice]) -> None:
 def of_capability(architectures: list[str], capability: str) -> list[str]:
     """Return the architectures of this compute capability, with any suffix."""
     number = capability.replace(".", "")
-    return [one for one in architectures if one.partition("_")[2].rstrip("af") == number]
+    return [architecture for architecture in architectures if architecture.partition("_")[2].rstrip("af") == number]
 
 
 def _compiled(target: str, folder: Path) -> bytes:

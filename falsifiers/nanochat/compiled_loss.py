@@ -20,14 +20,14 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
     errors: dict[str, list[float]] = {name: [] for name in names}
     for captured in (False, True):
         for number, ignored in enumerate(trial.parameters["ignored"]):
-            asked = _question(trial, number, ignored)
-            right = truth(asked)
+            inputs = _question(trial, number, ignored)
+            right = truth(inputs)
             torch._dynamo.reset()
             with trial.subject_fault(), torch._dynamo.config.patch(capture_scalar_outputs=captured):
-                eager, _ = _answer(trial.subject.eager(), asked)
+                eager, _ = _answer(trial.subject.eager(), inputs)
                 compiled = trial.subject.compiled()
-                first, gradients = _answer(compiled, asked)
-                second, _ = _answer(compiled, asked)
+                first, gradients = _answer(compiled, inputs)
+                second, _ = _answer(compiled, inputs)
             size = max(1.0, float(right.loss))
             for name, loss in (("eager", eager), ("compiled", first), ("again", second)):
                 errors[name].append(abs(loss - float(right.loss)) / size)
@@ -52,15 +52,15 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
     )
 
 
-def _answer(loss: object, asked: Question) -> tuple[float, tuple[Tensor, Tensor]]:
+def _answer(loss: object, question: Question) -> tuple[float, tuple[Tensor, Tensor]]:
     """Return the loss and its gradients. The memory that the loss will allocate is filled with other numbers first."""
-    used = [torch.full(asked.targets.shape, 7.0, device=asked.targets.device) for _ in range(_USED)]
+    used = [torch.full(question.targets.shape, 7.0, device=question.targets.device) for _ in range(_USED)]
     del used
-    inputs = asked.hidden.detach().clone().requires_grad_(), asked.weight.detach().clone().requires_grad_()
-    value: Tensor = loss(*inputs, asked.targets)  # type: ignore[operator]
+    inputs = question.hidden.detach().clone().requires_grad_(), question.weight.detach().clone().requires_grad_()
+    value: Tensor = loss(*inputs, question.targets)  # type: ignore[operator]
     of_hidden, of_weight = torch.autograd.grad(value, inputs)
     return float(value.detach()), (of_hidden, of_weight)
 
 
-def _relative(one: Tensor, true: Tensor) -> float:
-    return float((one.double() - true).abs().max() / true.abs().max().clamp_min(1e-30))
+def _relative(actual: Tensor, true: Tensor) -> float:
+    return float((actual.double() - true).abs().max() / true.abs().max().clamp_min(1e-30))

@@ -26,12 +26,12 @@ def falsify(trial: Trial[HeadLoss]) -> None:
     state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question(case, trial.device)
-        right = truth(asked)  # before the call, because a subject may overwrite its inputs
-        with trial.subject_fault(), state.watched(asked.hidden, asked.weight, asked.targets, asked.upstream):
-            answer = trial.subject(asked)
-            devices.update(one.device.type for one in (answer.loss, answer.of_hidden, answer.of_weight))
-        return _errors(asked, answer, right)
+        inputs = question(case, trial.device)
+        right = truth(inputs)  # before the call, because a subject may overwrite its inputs
+        with trial.subject_fault(), state.watched(inputs.hidden, inputs.weight, inputs.targets, inputs.upstream):
+            answer = trial.subject(inputs)
+            devices.update(tensor.device.type for tensor in (answer.loss, answer.of_hidden, answer.of_weight))
+        return _errors(inputs, answer, right)
 
     parameters = trial.parameters
     first = first_cases(parameters)
@@ -41,16 +41,16 @@ def falsify(trial: Trial[HeadLoss]) -> None:
     trial.resolve(device="+".join(sorted(devices)))
 
 
-def _errors(asked: HeadQuestion, answer: Answer, right: Truth) -> dict[str, float]:
+def _errors(question: HeadQuestion, answer: Answer, right: Truth) -> dict[str, float]:
     """Return the measurements that the contract bounds, by name.
 
     Logits in half precision are exact, so the scale of an error is the sum of the terms of each gradient element. In
     other dtypes a logit's error is relative to the largest logit, so the scale is the gradient's largest element.
     """
-    precision = str(asked.hidden.dtype).removeprefix("torch.")
+    precision = str(question.hidden.dtype).removeprefix("torch.")
     of_loss = _largest((answer.loss.double() - right.loss).abs() / right.loss_size.clamp_min(1.0))
-    of_hidden = right.of_hidden * float(asked.frozen != "hidden")
-    of_weight = right.of_weight * float(asked.frozen != "weight")
+    of_hidden = right.of_hidden * float(question.frozen != "hidden")
+    of_weight = right.of_weight * float(question.frozen != "weight")
     errors = ((answer.of_hidden.double() - of_hidden).abs(), (answer.of_weight.double() - of_weight).abs())
     sizes = (right.hidden_size, right.weight_size)
     if precision not in HALF:
@@ -61,11 +61,11 @@ def _errors(asked: HeadQuestion, answer: Answer, right: Truth) -> dict[str, floa
             if error.numel()
         ]
         return {f"loss_errors_{precision}": of_loss, f"gradient_errors_{precision}": _largest(torch.tensor(worst))}
-    limits = torch.finfo(asked.hidden.dtype)
+    limits = torch.finfo(question.hidden.dtype)
     hidden, head = (
         _largest(error / (limits.eps / 2.0 * (size + limits.tiny))) for error, size in zip(errors, sizes, strict=True)
     )
-    sums = "head_roundings" if asked.float32_sums else "head_roundings_of_sums"
+    sums = "head_roundings" if question.float32_sums else "head_roundings_of_sums"
     return {"loss_errors_half": of_loss, "hidden_roundings": hidden, sums: head}
 
 

@@ -25,12 +25,12 @@ def falsify(trial: Trial[Quantiser]) -> None:
         with trial.subject_fault():
             kept = trial.subject.quantised(inputs)
             leaves = inputs.clone().requires_grad_(), weight.clone().requires_grad_()
-            made = trial.subject.linear(*leaves)
-            made.backward(grad_output)
+            output = trial.subject.linear(*leaves)
+            output.backward(grad_output)
         right = nvfp4.kept(inputs.cpu())
         return {
             "number_errors": _number_error(kept, right),
-            "product_errors": _error(made, nvfp4.product(inputs.cpu(), weight.cpu())),
+            "product_errors": _error(output, nvfp4.product(inputs.cpu(), weight.cpu())),
             "input_gradient_errors": _error(leaves[0].grad, nvfp4.input_gradient(grad_output.cpu(), weight.cpu())),
             "weight_gradient_errors": _error(leaves[1].grad, nvfp4.weight_gradient(grad_output.cpu(), inputs.cpu())),
         }
@@ -78,7 +78,7 @@ def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tens
 
     inputs, weight = drawn(case["rows"], case["columns"]), drawn(case["out"], case["columns"])
     if case["halves"]:
-        inputs, weight = (_halves(one, generator) * 2.0 ** case["exponent"] for one in (inputs, weight))
+        inputs, weight = (_halves(tensor, generator) * 2.0 ** case["exponent"] for tensor in (inputs, weight))
     inputs[-1] *= 4.0  # so that the last row has the largest number
     if case["zeros"]:
         inputs[0], inputs[:, :32] = 0.0, 0.0
@@ -91,49 +91,49 @@ def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
     quarters = torch.randint(-24, 25, like.shape, generator=generator) / 4.0
     quarters[:, ::16] = 6.0
     powers = 2.0 ** torch.randint(0, 7, (len(like), like.shape[1] // 16, 1), generator=generator)
-    made = (quarters.unflatten(-1, (-1, 16)) * powers).flatten(-2)
-    made[-1, -1] = 6.0 * 112.0  # the largest, also of a row four times as large: the scale of all is a power of two
-    return made
+    values = (quarters.unflatten(-1, (-1, 16)) * powers).flatten(-2)
+    values[-1, -1] = 6.0 * 112.0  # the largest, also of a row four times as large: the scale of all is a power of two
+    return values
 
 
-def _number_error(made: Tensor, right: Tensor) -> float:
+def _number_error(actual: Tensor, right: Tensor) -> float:
     """Return the largest difference relative to the largest expected number of its block; infinite if all are 0."""
-    if made.shape != right.shape:
+    if actual.shape != right.shape:
         return float("inf")
-    blocks, due = (one.detach().double().cpu().unflatten(-1, (-1, 16)) for one in (made, right))
-    far, size = (blocks - due).abs().amax(-1), due.abs().amax(-1)
+    blocks, expected = (one.detach().double().cpu().unflatten(-1, (-1, 16)) for one in (actual, right))
+    far, size = (blocks - expected).abs().amax(-1), expected.abs().amax(-1)
     return float(torch.where(far > 0, far / size, far).max())
 
 
-def _error(made: Tensor | None, right: Tensor) -> float:
+def _error(actual: Tensor | None, right: Tensor) -> float:
     """Return the largest difference relative to the largest expected number."""
-    if made is None or made.shape != right.shape:
+    if actual is None or actual.shape != right.shape:
         return float("inf")
     largest = float(right.abs().max()) or 1.0
-    return float((made.detach().double().cpu() - right).abs().max()) / largest
+    return float((actual.detach().double().cpu() - right).abs().max()) / largest
 
 
 def _trained(
     trial: Trial[Quantiser], steps: int, linear: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[list[float], str]:
     """Train a student of two layers to follow a teacher, and return its losses and their device."""
-    given = trial.parameters
+    parameters = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
 
     def drawn(rows: int, columns: int) -> Tensor:
         return (torch.randn(rows, columns, generator=generator) / columns**0.5).to(trial.device)
 
-    width, rows = given["width"], given["rows"]
+    width, rows = parameters["width"], parameters["rows"]
     teacher, student = ([drawn(4 * width, width), drawn(width, 4 * width)] for _ in range(2))
     inputs = drawn(rows, width) * width**0.5
     targets = torch.relu(inputs @ teacher[0].T).square() @ teacher[1].T
     weights = [one.requires_grad_() for one in student]
-    optimizer = torch.optim.Adam(weights, lr=given["rate"])
+    optimizer = torch.optim.Adam(weights, lr=parameters["rate"])
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
-        made = linear(torch.relu(linear(inputs, weights[0])).square(), weights[1])
-        loss = (made - targets).square().mean()
+        output = linear(torch.relu(linear(inputs, weights[0])).square(), weights[1])
+        loss = (output - targets).square().mean()
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))

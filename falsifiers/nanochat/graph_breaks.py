@@ -43,18 +43,18 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
     if not _in_process({})["breaks"]:
         raise NotMeasured("in a process without variables of torch, `.item()` breaks no graph")
     with trial.subject_fault():
-        found = _in_process(dict(trial.subject.environment()))
-    trial.measure(breaks_with_variable=len(found["breaks"]), graphs_with_variable=found["graphs"])
+        counts = _in_process(dict(trial.subject.environment()))
+    trial.measure(breaks_with_variable=len(counts["breaks"]), graphs_with_variable=counts["graphs"])
     trial.resolve(device=torch.device(trial.device).type)
 
 
 def _in_process(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the counts of a process with these variables; without compilation there is no break and no graph."""
-    found: dict[str, Any] = printed(
+    counts: dict[str, Any] = printed(
         "falsifiers.nanochat.captured_scalars",
         environment=environment, unset=("TORCHDYNAMO_", "TORCH_COMPILE_"), seconds=_SECONDS,
     )  # fmt: skip
-    return found
+    return counts
 
 
 def _step(trial: Trial[MaybeCompiled]) -> None:

@@ -68,10 +68,10 @@ def _formulas(
     logits = softcap * bent if softcap else raw
     counts, classes = targets != ignore_index, logits.shape[-1]
     log_sums = logits.logsumexp(-1, keepdim=True)
-    wanted = torch.zeros_like(logits).scatter(-1, targets.clamp_min(0).unsqueeze(-1), 1.0)
-    wanted = wanted * (1.0 - label_smoothing) + label_smoothing / classes
-    losses = (wanted * (log_sums - logits)).sum(-1) + z_loss * log_sums.squeeze(-1) ** 2
-    slopes = (logits - log_sums).exp() * (1.0 + 2.0 * z_loss * log_sums) - wanted
+    target_probabilities = torch.zeros_like(logits).scatter(-1, targets.clamp_min(0).unsqueeze(-1), 1.0)
+    target_probabilities = target_probabilities * (1.0 - label_smoothing) + label_smoothing / classes
+    losses = (target_probabilities * (log_sums - logits)).sum(-1) + z_loss * log_sums.squeeze(-1) ** 2
+    slopes = (logits - log_sums).exp() * (1.0 + 2.0 * z_loss * log_sums) - target_probabilities
     slopes = slopes * (1.0 - bent**2) if softcap else slopes
     share = 1.0 / counts.sum().clamp_min(1).to(logits.dtype) if reduction == "mean" else torch.ones_like(upstream)
     slopes = torch.where(counts.unsqueeze(-1), slopes, 0.0) * (share * upstream).reshape(-1, 1)

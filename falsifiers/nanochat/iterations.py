@@ -17,12 +17,12 @@ _DRAWN: Final = 12
 
 def falsify(trial: Trial[Accounts]) -> None:
     """Count the parameters of the built model, and ask for the number of steps of each stated ratio."""
-    given = trial.parameters
-    shape, batch = ({name: given[name] for name in names} for names in (SIZES, ("rows", "accumulated")))
+    parameters = trial.parameters
+    shape, batch = ({name: parameters[name] for name in names} for names in (SIZES, ("rows", "accumulated")))
     with trial.subject_fault(), torch.device("meta"):
-        counted = sum(one.numel() for one in trial.subject.model(shape).parameters())
+        counted = sum(parameter.numel() for parameter in trial.subject.model(shape).parameters())
     planned, from_stated, rests = [], [], []
-    for ratio, stated in zip(given["tokens_per_parameter"], given["stated_iterations"], strict=True):
+    for ratio, stated in zip(parameters["tokens_per_parameter"], parameters["stated_iterations"], strict=True):
         with trial.subject_fault():
             steps = trial.subject.iterations(shape, ratio, batch)
         right = ratio * counted / (batch["rows"] * shape["sequence"] * batch["accumulated"])

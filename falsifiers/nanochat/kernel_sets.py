@@ -13,8 +13,8 @@ from harness import Trial
 def falsify(trial: Trial[Paths]) -> None:
     """Collect the names of the GPU kernels, or CPU operators, that a step of each path launches."""
     with trial.subject_fault():
-        given = trial.subject.batch()
-        liger, triton = (_launched(trial, path, given) for path in ("liger", "triton"))
+        batch = trial.subject.batch()
+        liger, triton = (_launched(trial, path, batch) for path in ("liger", "triton"))
     trial.measure(
         kernels_liger=sorted(liger),
         kernels_triton=sorted(triton),
@@ -23,14 +23,14 @@ def falsify(trial: Trial[Paths]) -> None:
     )
 
 
-def _launched(trial: Trial[Paths], path: str, given: Batch) -> set[str]:
+def _launched(trial: Trial[Paths], path: str, batch: Batch) -> set[str]:
     """Return the names of the second step, because the first one also selects and compiles kernels."""
     model, cuda = trial.subject.model(path), trial.device != "cpu"
-    trial.subject.forward(model, given).backward()
+    trial.subject.forward(model, batch).backward()
     read_back(trial, model)
     model.zero_grad()
     with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as seen:
-        trial.subject.forward(model, given).backward()
+        trial.subject.forward(model, batch).backward()
         if cuda:
             torch.cuda.synchronize()
     kinds = {DeviceType.CUDA} if cuda else {DeviceType.CPU}

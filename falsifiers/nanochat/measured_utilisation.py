@@ -29,10 +29,12 @@ def falsify(trial: Trial[Utilisation]) -> None:
         achieved, peaks = case["teraflops"] * 1e12, {name: peak * 1e12 for name, peak in case["peaks"].items()}
         share = achieved / peaks[case["dtype"]] if case["dtype"] in peaks else math.inf
         with trial.subject_fault():
-            told = trial.subject.mfu(achieved * case["seconds"], case["seconds"], case["dtype"], case["device"], peaks)
-        if told is None or share > 1.0:  # an answer to an invalid question counts as an error of 1
-            return {"errors": 0.0 if told is None and share > 1.0 else 1.0}
-        return {"errors": abs(told / share - 1.0)}
+            stated = trial.subject.mfu(
+                achieved * case["seconds"], case["seconds"], case["dtype"], case["device"], peaks
+            )
+        if stated is None or share > 1.0:  # an answer to an invalid question counts as an error of 1
+            return {"errors": 0.0 if stated is None and share > 1.0 else 1.0}
+        return {"errors": abs(stated / share - 1.0)}
 
     positive = st.floats(0.01, 2000.0)
     powers_of_two = st.integers(-10, 6).map(lambda power: 2.0**power)  # multiplied and divided without rounding
@@ -46,18 +48,20 @@ def falsify(trial: Trial[Utilisation]) -> None:
     if not trial.parameters["steps"]:
         return
     kind = torch.device(trial.device).type
-    given, dtype = trial.parameters, trial.parameters["dtype"]
-    roofs = measured(kind, Sizes(given["rounds"], given["buffer_mib"] << 20, tuple(given["widths"])))
-    peaks = {name.removeprefix("product "): one.peak for name, one in roofs.roofs.items() if name.startswith("product")}
+    parameters, dtype = trial.parameters, trial.parameters["dtype"]
+    roofs = measured(kind, Sizes(parameters["rounds"], parameters["buffer_mib"] << 20, tuple(parameters["widths"])))
+    peaks = {
+        name.removeprefix("product "): roof.peak for name, roof in roofs.roofs.items() if name.startswith("product")
+    }
     operations, seconds, losses = _steps(trial)
     with trial.subject_fault():
-        told = trial.subject.mfu(operations, seconds, dtype, str(roofs.device["name"]), peaks)
+        stated = trial.subject.mfu(operations, seconds, dtype, str(roofs.device["name"]), peaks)
     right = operations / seconds / peaks[dtype]
     trial.measure(
         achieved=operations / seconds,
         peak=peaks[dtype],
         share=right,
-        told_over_right=-1.0 if told is None else told / right,
+        told_over_right=-1.0 if stated is None else stated / right,
         losses=losses,
     )
     trial.resolve(steps=len(losses) - 1)  # the first step counted operations
@@ -79,12 +83,12 @@ def _known() -> list[dict[str, Any]]:
 
 def _steps(trial: Trial[Utilisation]) -> tuple[float, float, list[float]]:
     """Return operations and median seconds of a step of nanochat, and the losses."""
-    given = trial.parameters
-    shape = Shape(**{name: given[name] for name in ("layers", "width", "heads", "vocabulary", "sequence")})
+    parameters = trial.parameters
+    shape = Shape(**{name: parameters[name] for name in ("layers", "width", "heads", "vocabulary", "sequence")})
     torch.manual_seed(trial.seed)
     with torch.device(trial.device):
-        model = Gpt(shape).to(getattr(torch, given["dtype"]))
-        tokens = torch.randint(shape.vocabulary, (given["rows"], shape.sequence + 1))
+        model = Gpt(shape).to(getattr(torch, parameters["dtype"]))
+        tokens = torch.randint(shape.vocabulary, (parameters["rows"], shape.sequence + 1))
     read_back(trial, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     losses, samples = [], []
@@ -98,7 +102,7 @@ def _steps(trial: Trial[Utilisation]) -> tuple[float, float, list[float]]:
 
     with FlopCounterMode(display=False) as counter:
         step()
-    for _ in range(given["steps"]):
+    for _ in range(parameters["steps"]):
         started = time.perf_counter()
         step()
         if tokens.is_cuda:

@@ -45,7 +45,7 @@ def falsify(trial: Trial[Accounts]) -> None:
     )
 
     with trial.subject_fault():
-        first = [one.detach().double() for one in trial.subject.model(_LARGE).parameters()]
+        first = [parameter.detach().double() for parameter in trial.subject.model(_LARGE).parameters()]
     trial.measure(**_first_scales(first))
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> d
         return counted
     right = mean_loss(matrices, shape["heads"], tokens.cpu(), targets.cpu())
     true = torch.cat([one.flatten() for one in torch.autograd.grad(right, matrices)])
-    made = torch.cat([_gradient(one) for one in model.parameters()])
+    made = torch.cat([_gradient(parameter) for parameter in model.parameters()])
     error = float((made - true).norm()) if made.shape == true.shape else math.inf
     size = max(float(right.detach()), 0.0)
     return {
@@ -99,7 +99,7 @@ def _first_scales(matrices: list[Tensor]) -> dict[str, list[float]]:
 
     Its embedding has a standard deviation of 1; query, key, value and up have 1 over the root of their columns.
     """
-    sizes = [float(one.square().mean().sqrt()) for one in matrices]
+    sizes = [float(matrix.square().mean().sqrt()) for matrix in matrices]
     embedding, inner, head = sizes[0], sizes[1:-1], sizes[-1]
     root = _LARGE["width"] ** 0.5
     drawn = [size * root for place, size in enumerate(inner) if place % 6 not in (3, 5)]
@@ -115,7 +115,7 @@ def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> 
     with torch.no_grad():
         for one, size in zip((embedding, *inner, head), sizes, strict=True):
             one.copy_(torch.randn(one.shape, generator=generator, device="cpu") * size)
-    return [one.detach().double().cpu().requires_grad_() for one in parameters]
+    return [parameter.detach().double().cpu().requires_grad_() for parameter in parameters]
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:

@@ -66,8 +66,8 @@ def _elsewhere(capability: int, variables: Mapping[str, str]) -> None:
 
 def _newest() -> str:
     """Return the newest ptxas, which knows every target."""
-    found = [tool for tool in toolchain.ptxas() if tool.path and tool.version]
-    newest = max(found, key=lambda tool: [int(part) for part in str(tool.version).split(".")], default=None)
+    tools = [tool for tool in toolchain.ptxas() if tool.path and tool.version]
+    newest = max(tools, key=lambda tool: [int(part) for part in str(tool.version).split(".")], default=None)
     if newest is None or "sm_121a" not in newest.details["targets"]:
         raise NotMeasured("no ptxas of this machine knows sm_121a; Triton 3.6 and newer bring one that does")
     return str(newest.path)

@@ -39,17 +39,17 @@ def falsify(trial: Trial[Assembler]) -> None:
                 foretold = trial.subject.accepts(text, target)
                 status, told = trial.subject.assemble(path, ptx, target, image)
                 named = _REJECTED.search(told)
-            made = image.is_file() and status == 0
+            assembled = image.is_file() and status == 0
             case = f"{'.'.join(map(str, version))} {target}"
-            if foretold != made:
+            if foretold != assembled:
                 foretold_wrongly.append(case)
-            if (status == 0) != made or (not made and (named is None or named[1] != target)):
+            if (status == 0) != assembled or (not assembled and (named is None or named[1] != target)):
                 unexplained.append(case)
-            if made and _code_of(image) != [(Form.MACHINE_CODE, target.rstrip("af"))]:
+            if assembled and _code_of(image) != [(Form.MACHINE_CODE, target.rstrip("af"))]:
                 other_code.append(case)
             if target == trial.parameters["target"]:
-                accepted_by_old += made and version < _FIRST
-                rejected_by_new += not made and version >= _FIRST
+                accepted_by_old += assembled and version < _FIRST
+                rejected_by_new += not assembled and version >= _FIRST
     recorded = []
     for name, accepted in (("recorded_accepted", True), ("recorded_rejected", False)):
         for answer in trial.parameters[name]:

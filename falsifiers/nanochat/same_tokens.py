@@ -22,19 +22,19 @@ _NO_TEXT = "\ud800"
 
 def falsify(trial: Trial[TokenStream]) -> None:
     """Train on the project's own text, and encode random texts and that text with every setting."""
-    given = trial.parameters
-    corpus = project_text(given["folders"])
+    parameters = trial.parameters
+    corpus = project_text(parameters["folders"])
     with trial.subject_fault():
-        document = trial.subject.train(corpus, given["vocabulary"])
+        document = trial.subject.train(corpus, parameters["vocabulary"])
     oracle = BytePairs(document)
-    ways = [tuple(map(int, one.split("/"))) for one in given["ways"]]
+    ways = [tuple(map(int, one.split("/"))) for one in parameters["ways"]]
 
     def compared(texts: list[str], ways: list[tuple[int, ...]]) -> dict[str, Any]:
         right = [token for text in texts for token in oracle.encoded(text)]
         with trial.subject_fault():
             streams = [list(trial.subject.encode(texts, threads, batch)) for threads, batch in ways]
             back = trial.subject.decode(streams[0])
-        return {"different": sum(one != right for one in streams), "lost": float(back != "".join(texts))}
+        return {"different": sum(stream != right for stream in streams), "lost": float(back != "".join(texts))}
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
         return compared(case["texts"], [(case["threads"], case["batch"]), *ways])
@@ -46,15 +46,15 @@ def falsify(trial: Trial[TokenStream]) -> None:
         "texts": st.lists(text, min_size=1, max_size=12), "threads": st.integers(1, 8), "batch": st.integers(1, 6),
     })  # fmt: skip
     first = [{"texts": [*"abcdefghi", "def f(x):\n    return x"], "threads": 3, "batch": 2}]
-    trial.measure(cases=trial.search(drawn, check, examples=given["cases"], first=first))
-    lines = [line for one in corpus for line in one.splitlines(keepends=True)][: given["lines"]]
+    trial.measure(cases=trial.search(drawn, check, examples=parameters["cases"], first=first))
+    lines = [line for text in corpus for line in text.splitlines(keepends=True)][: parameters["lines"]]
     whole = compared(lines, ways)
     with trial.subject_fault():
         lost = [way for way in ways if not _refuses(trial.subject, [*lines[:7], _NO_TEXT, *lines[:7]], *way)]
     trial.measure(
         vocabulary=len(oracle.ids),
         lines=len(lines),
-        tokens=sum(len(oracle.encoded(one)) for one in lines),
+        tokens=sum(len(oracle.encoded(line)) for line in lines),
         characters=sum(map(len, lines)),
         corpus_different=whole["different"] + len(lost),
         corpus_lost=whole["lost"],

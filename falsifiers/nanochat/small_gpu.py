@@ -122,11 +122,11 @@ def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float, str]:
         with config.patch(
             max_autotune=True, force_disable_caches=True, max_autotune_gemm_backends="ATEN,TRITON", compile_threads=1
         ):
-            made = torch.compile(lambda a, b: a @ b)(left, right)
+            actual = torch.compile(lambda a, b: a @ b)(left, right)
     finally:
         select_algorithm.clear_feedback_savers()
     exact = left.double() @ right.double()
-    return sum(timed), float((made.double() - exact).norm() / exact.norm()), made.device.type
+    return sum(timed), float((actual.double() - exact).norm() / exact.norm()), actual.device.type
 
 
 def _of_triton(timings: Any) -> int:

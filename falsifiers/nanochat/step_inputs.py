@@ -30,16 +30,16 @@ class StepInputs(TorchDispatchMode):
         self.logit_bits: list[int] = []
         self._looked_up = 0
 
-    def __torch_dispatch__(self, operator: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+    def __torch_dispatch__(self, operator: Any, types: Any, parameters: Any = (), named: Any = None) -> Any:
         """Record an operator's inputs, and run it."""
         if operator is _LOOKUP:
-            self.tokens.append(given[1].to("cpu", copy=True))
-            self._looked_up = _place(given[1])
+            self.tokens.append(parameters[1].to("cpu", copy=True))
+            self._looked_up = _place(parameters[1])
         if operator is _LOSS:
-            self.targets.append(given[1].to("cpu", copy=True))
-            self.places.append((self._looked_up, _place(given[1])))
-            self.logit_bits.append(8 * given[0].element_size())
-        return operator(*given, **(named or {}))
+            self.targets.append(parameters[1].to("cpu", copy=True))
+            self.places.append((self._looked_up, _place(parameters[1])))
+            self.logit_bits.append(8 * parameters[0].element_size())
+        return operator(*parameters, **(named or {}))
 
 
 def _place(tensor: Tensor) -> int:

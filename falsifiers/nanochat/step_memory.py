@@ -19,26 +19,31 @@ Peak = Callable[[Callable[[], Callable[[], object]]], int]
 
 def falsify(trial: Trial[Paths]) -> None:
     """Measure the peaks of whole steps and of the loss alone; without a GPU, predict them for one."""
-    asked = trial.parameters
+    parameters = trial.parameters
     cuda = trial.device != "cpu"
     subject = trial.subject if cuda else type(trial.subject)(dataclasses.replace(trial.setting, device="cuda"))
     dtypes: set[str] = set()
     peak: Peak = _measured if cuda else _predicted
     with trial.subject_fault():
-        steps = [peak(lambda path=path: _step(subject, path, asked, dtypes)) for path in ("current", *asked["paths"])]
-        losses = [peak(lambda path=path: _loss(subject, path, asked)) for path in ("current", *asked["paths"])]
+        steps = [
+            peak(lambda path=path: _step(subject, path, parameters, dtypes))
+            for path in ("current", *parameters["paths"])
+        ]
+        losses = [
+            peak(lambda path=path: _loss(subject, path, parameters)) for path in ("current", *parameters["paths"])
+        ]
     trial.measure(
         step_bytes=steps,
         loss_bytes=losses,
-        step_saved=[1.0 - one / steps[0] for one in steps[1:]],
-        loss_saved=[1.0 - one / losses[0] for one in losses[1:]],
+        step_saved=[1.0 - step / steps[0] for step in steps[1:]],
+        loss_saved=[1.0 - loss / losses[0] for loss in losses[1:]],
     )
     trial.resolve(device=torch.device(trial.device).type, dtype="+".join(sorted(dtypes)))
 
 
 def _step(subject: Paths, path: str, asked: dict[str, int], dtypes: set[str]) -> Callable[[], object]:
     model = subject.model(path)
-    dtypes |= {str(one.dtype).removeprefix("torch.") for one in model.parameters()}
+    dtypes |= {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     tokens = torch.zeros(asked["rows"], asked["sequence"], dtype=torch.int64, device="cuda")
 
     def step() -> None:

@@ -38,19 +38,19 @@ def falsify(trial: Trial[Paths]) -> None:
     """
     is_counted = trial.device == "cpu"
     with trial.subject_fault():
-        given = trial.subject.batch()
+        batch = trial.subject.batch()
         with StepInputs() as inputs:  # not during timing, because recording takes time
-            trial.subject.parts(_PATH, given, _WARMUP, lambda: None, time.perf_counter)
+            trial.subject.parts(_PATH, batch, _WARMUP, lambda: None, time.perf_counter)
         with sdpa_kernel(SDPBackend.MATH) if is_counted else nullcontext():
             if is_counted:
                 with _Operations() as clock:
-                    measured = [_measured(trial, given, clock.synchronize, clock)]
+                    measured = [_measured(trial, batch, clock.synchronize, clock)]
             else:
-                measured = [_measured(trial, given, torch.cuda.synchronize, time.perf_counter) for _ in range(_ROUNDS)]
-            waiting_error = _error_where_waiting_counts(trial, given)
+                measured = [_measured(trial, batch, torch.cuda.synchronize, time.perf_counter) for _ in range(_ROUNDS)]
+            waiting_error = _error_where_waiting_counts(trial, batch)
     first = [share for before, _, _ in measured for share in _forward_shares(before)]
     second = [share for _, _, after in measured for share in _forward_shares(after)]
-    _measure_inputs(trial, given, inputs)
+    _measure_inputs(trial, batch, inputs)
     read_back(trial, trial.subject.model(_PATH))
     right = forward_share(first, second, trial.seed)
     data, forward, backward = (
@@ -77,25 +77,25 @@ def falsify(trial: Trial[Paths]) -> None:
 
 
 def _measured(
-    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
+    trial: Trial[Paths], batch: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> tuple[list[tuple[float, float]], Parts, list[tuple[float, float]]]:
     """Return times before the subject's own measurement, its stated shares, and times after it."""
-    before = _laps(trial, given, synchronize, clock)
-    said = dict(trial.subject.parts(_PATH, given, trial.parameters["laps"], synchronize, clock))
-    return before, said, _laps(trial, given, synchronize, clock)
+    before = _laps(trial, batch, synchronize, clock)
+    stated = dict(trial.subject.parts(_PATH, batch, trial.parameters["laps"], synchronize, clock))
+    return before, stated, _laps(trial, batch, synchronize, clock)
 
 
-def _error_where_waiting_counts(trial: Trial[Paths], given: Batch) -> float:
+def _error_where_waiting_counts(trial: Trial[Paths], batch: Batch) -> float:
     """Return the error of the stated forward share if each wait takes as long as a step.
 
     Operations are counted, also on a GPU, so load does not matter. A constant share, instead of a measured one, is off
     by 11 points. NaN if a share is missing.
     """
     with _Operations() as clock:
-        clock.wait = _mean_step(_laps(trial, given, clock.synchronize, clock))
-        _, said, laps = _measured(trial, given, clock.synchronize, clock)
+        clock.wait = _mean_step(_laps(trial, batch, clock.synchronize, clock))
+        _, stated, laps = _measured(trial, batch, clock.synchronize, clock)
     shares = _forward_shares(laps)
-    forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
+    forward, backward = (stated.get(name, math.nan) for name in ("forward", "backward"))
     both = forward + backward
     return abs(100.0 * forward / both - sum(shares) / len(shares)) if both else math.nan
 
@@ -118,21 +118,21 @@ def forward_share(first: Sequence[float], second: Sequence[float], seed: int) ->
     return Interval(share.estimate, share.low - most, share.high + most)
 
 
-def _about(said: float, measured: Interval) -> Interval:
+def _about(stated: float, measured: Interval) -> Interval:
     """Return a stated share with the uncertainty of the measured one. If that is NaN, no limit is left open."""
     open_by = max(measured.high - measured.estimate, measured.estimate - measured.low)
-    return Interval(said, said - open_by, said + open_by)
+    return Interval(stated, stated - open_by, stated + open_by)
 
 
-def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> None:
+def _measure_inputs(trial: Trial[Paths], batch: Batch, inputs: StepInputs) -> None:
     """Compare the inputs of steps with rows of the text, and their addresses with the subject's batch."""
-    asked = trial.parameters
-    text = tokens_of_sources(_TEXT if trial.device == "cpu" else _LONG_TEXT, asked["vocabulary"])
-    ignored = round(asked["ignored"] * asked["sequence"])
-    here = {one.untyped_storage().data_ptr() for one in (given.tokens, given.targets)}
+    parameters = trial.parameters
+    text = tokens_of_sources(_TEXT if trial.device == "cpu" else _LONG_TEXT, parameters["vocabulary"])
+    ignored = round(parameters["ignored"] * parameters["sequence"])
+    here = {tensor.untyped_storage().data_ptr() for tensor in (batch.tokens, batch.targets)}
     trial.measure(
         right_rows=[
-            right_rows(text, tokens, targets, asked["sequence"], ignored)
+            right_rows(text, tokens, targets, parameters["sequence"], ignored)
             for tokens, targets in zip(inputs.tokens, inputs.targets, strict=False)
         ],
         read_in_place=[len(here.intersection(places)) for places in inputs.places],
@@ -141,7 +141,7 @@ def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> No
 
 
 def _laps(
-    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
+    trial: Trial[Paths], batch: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> list[tuple[float, float]]:
     """Return the time of the forward pass, and of both passes, of the subject's model in each step after warm-up."""
     model = trial.subject.model(_PATH)
@@ -149,7 +149,7 @@ def _laps(
     for step in range(_WARMUP + trial.parameters["laps"]):
         synchronize()
         started = clock()
-        loss = trial.subject.forward(model, given)
+        loss = trial.subject.forward(model, batch)
         synchronize()
         between = clock()
         loss.backward()

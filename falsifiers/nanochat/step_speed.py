@@ -27,15 +27,15 @@ def falsify(trial: Trial[Paths]) -> None:
         NotMeasured: two arms of the current path differ too much, or the interval of a path contains 1.
     """
     with trial.subject_fault():
-        given = trial.subject.batch()
-    _compare(trial, given)
-    asked = trial.parameters
-    if not asked["rounds"]:
+        batch = trial.subject.batch()
+    _compare(trial, batch)
+    parameters = trial.parameters
+    if not parameters["rounds"]:
         return
     with trial.subject_fault():
-        arms = {path: _arm(trial.subject, path.removesuffix(" again"), given) for path in (*_PATHS, _AGAIN)}
+        arms = {path: _arm(trial.subject, path.removesuffix(" again"), batch) for path in (*_PATHS, _AGAIN)}
         timing = interleave(
-            arms, rounds=asked["rounds"], warmup=_WARMUP, seed=trial.seed, synchronize=torch.cuda.synchronize
+            arms, rounds=parameters["rounds"], warmup=_WARMUP, seed=trial.seed, synchronize=torch.cuda.synchronize
         )
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
     noise = timing.ratio("current", _AGAIN)
@@ -45,10 +45,10 @@ def falsify(trial: Trial[Paths]) -> None:
         noise_low=noise.low,
         noise_high=noise.high,
     )
-    if max(1 / noise.low, noise.high) > asked["noise_limit"]:
+    if max(1 / noise.low, noise.high) > parameters["noise_limit"]:
         raise NotMeasured(
             f"this machine is too busy to time steps: two arms of the current path differ by a factor between "
-            f"{noise.low:.3f} and {noise.high:.3f}, and {asked['noise_limit']} is the most that is allowed"
+            f"{noise.low:.3f} and {noise.high:.3f}, and {parameters['noise_limit']} is the most that is allowed"
         )
     undecided = []
     for path in _PATHS[1:]:
@@ -62,37 +62,39 @@ def falsify(trial: Trial[Paths]) -> None:
         raise NotMeasured(f"this machine cannot decide: {', and '.join(undecided)}")
 
 
-def _arm(subject: Paths, path: str, given: Batch) -> Callable[[], object]:
+def _arm(subject: Paths, path: str, batch: Batch) -> Callable[[], object]:
     model = subject.model(path)
 
     def step() -> None:
         model.zero_grad()
-        subject.forward(model, given).backward()
+        subject.forward(model, batch).backward()
 
     return partial(step)
 
 
-def _compare(trial: Trial[Paths], given: Batch) -> None:
+def _compare(trial: Trial[Paths], batch: Batch) -> None:
     """Measure the distance of each path's loss and gradients from the current path's."""
-    found: list[tuple[float, dict[str, Tensor]]] = []
+    errors: list[tuple[float, dict[str, Tensor]]] = []
     for path in _PATHS:
         with trial.subject_fault():
             model = trial.subject.model(path)
-            loss = trial.subject.forward(model, given)
+            loss = trial.subject.forward(model, batch)
             loss.backward()
         read_back(trial, model)
-        gradients = {name: one.grad.detach() for name, one in model.named_parameters() if one.grad is not None}
-        found.append((float(loss.detach()), gradients))
-    (right, rights), *others = found
+        gradients = {
+            name: parameter.grad.detach() for name, parameter in model.named_parameters() if parameter.grad is not None
+        }
+        errors.append((float(loss.detach()), gradients))
+    (right, rights), *others = errors
     trial.measure(
         loss=right,
         loss_differences=[abs(loss - right) / right for loss, _ in others],
         gradient_differences=[_difference(gradients, rights) for _, gradients in others],
-        gradients=[len(gradients) for _, gradients in found],
+        gradients=[len(gradients) for _, gradients in errors],
     )
 
 
 def _difference(gradients: dict[str, Tensor], rights: dict[str, Tensor]) -> float:
     """Return the largest distance of a gradient from the expected one, relative to the expected one's norm."""
-    pairs = [(one.float(), rights[name].float()) for name, one in gradients.items() if name in rights]
+    pairs = [(gradient.float(), rights[name].float()) for name, gradient in gradients.items() if name in rights]
     return max(float((one - right).norm() / right.norm()) for one, right in pairs)

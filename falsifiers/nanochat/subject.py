@@ -118,12 +118,12 @@ class Paths(Protocol):
         """Return a new model on a path. Equal settings give equal weights on every path."""
         ...
 
-    def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
+    def forward(self, model: torch.nn.Module, batch: Batch) -> Tensor:
         """Return the loss of a model of `model`."""
         ...
 
     def parts(
-        self, path: str, given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
+        self, path: str, batch: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
     ) -> Parts:
         """Return the shares of the parts of some steps on a path, as the trainer measures them.
 
@@ -187,6 +187,6 @@ class Changelog(Protocol):
 
 def read_back(trial: Trial[Any], model: torch.nn.Module) -> None:
     """Record the devices and the dtypes of a model's parameters."""
-    devices = {one.device.type for one in model.parameters()}
-    dtypes = {str(one.dtype).removeprefix("torch.") for one in model.parameters()}
+    devices = {parameter.device.type for parameter in model.parameters()}
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     trial.resolve(device="+".join(sorted(devices)), dtype="+".join(sorted(dtypes)))

@@ -34,11 +34,11 @@ def product(left: Tensor, right: Tensor, candidate: Candidate) -> Tensor:
         OutOfResources: the GPU has less shared memory than the configuration needs.
     """
     width = len(left)
-    made = torch.empty(width, width, device=left.device)
+    result = torch.empty(width, width, device=left.device)
     grid = (width // candidate["rows"], width // candidate["columns"])
     blocks = {name: candidate[name] for name in ("rows", "columns", "depth")}
-    _product[grid](left, right, made, width, **blocks, num_stages=candidate["stages"], num_warps=8)
-    return made
+    _product[grid](left, right, result, width, **blocks, num_stages=candidate["stages"], num_warps=8)
+    return result
 
 
 def shared_bytes(candidate: Candidate, capability: int) -> int:

@@ -131,14 +131,14 @@ def _needed(one: Mapping[str, Any]) -> int:
 
 
 def _damaged(exact: Tensor, fault: str) -> Tensor:
-    made = exact.clone()
+    damaged = exact.clone()
     if fault == "one number":
-        made[3, 3] += 1
+        damaged[3, 3] += 1
     elif fault == "a block":
-        made[:4, :4] = 0
+        damaged[:4, :4] = 0
     elif fault == "not finite":
-        made[7, 7] = float("nan")
-    return made
+        damaged[7, 7] = float("nan")
+    return damaged
 
 
 def _known() -> list[dict[str, Any]]:

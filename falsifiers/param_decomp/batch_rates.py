@@ -13,11 +13,11 @@ from harness.authoring.shadow_step import difference
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the first step with each batch size, and compute the learning rates from the movement of the weights."""
-    given = trial.parameters
+    parameters = trial.parameters
     found: dict[str, list[float]] = {"component_rates": [], "importance_rates": []}
     formula, published = [], []
-    for place, batch in enumerate(given["batches"]):
-        setting = replace(trial.setting, parameters={**given, "batch": batch})
+    for place, batch in enumerate(parameters["batches"]):
+        setting = replace(trial.setting, parameters={**parameters, "batch": batch})
         with trial.subject_fault():
             subject = type(trial.subject)(setting)
         watched = watched_step(trial, subject, 0, batch)
@@ -26,8 +26,8 @@ def falsify(trial: Trial[Trainer]) -> None:
         for kind, names in (("component", watched.before.components), ("importance", watched.before.importance)):
             rate = median(rates[name] for name in names)
             found[f"{kind}_rates"].append(rate)
-            right = given[f"{kind}_rate"] * (batch / given["reference_batch"]) ** 0.25
+            right = parameters[f"{kind}_rate"] * (batch / parameters["reference_batch"]) ** 0.25
             formula += [difference(name, rates[name], right).ratio for name in names]
-            published.append(difference(kind, rate, given[f"published_{kind}_rates"][place]).ratio)
+            published.append(difference(kind, rate, parameters[f"published_{kind}_rates"][place]).ratio)
     trial.measure(**found, formula_errors=formula, published_errors=published)
     resolve(trial, trial.subject)

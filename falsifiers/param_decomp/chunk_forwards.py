@@ -32,8 +32,8 @@ def falsify(trial: Trial[Trainer]) -> None:
         parameters = {"configuration": trial.parameters["at_size"], "adversarial": 0.0}
         with trial.subject_fault():
             subject = type(trial.subject)(replace(trial.setting, parameters=parameters))
-            found = chunks_of_first_step(subject, parameters)
-        trial.measure(**found)
+            chunks = chunks_of_first_step(subject, parameters)
+        trial.measure(**chunks)
     forwards, wrong = [], list[str]()
     for watched, _ in measure_steps(trial, trial.subject, drawn_steps(trial)):
         forwards.append(len(watched.stochastic(len(trial.subject.sites))))

@@ -24,8 +24,8 @@ def falsify(trial: Trial[Trainer]) -> None:
         forwards.append(len(drawn))
         total = summed.stochastic * expected.terms["stochastic"]
         total_errors.append(difference("total", watched.told["total"], total).ratio)
-        found = differences("gradient", watched.gradients, expected.gradients)
-        gradient_errors.append(max(one.ratio for one in found))
+        all_differences = differences("gradient", watched.gradients, expected.gradients)
+        gradient_errors.append(max(all_difference.ratio for all_difference in all_differences))
         trial.step(step, **watched.told)
     trial.measure(forwards=forwards, total_errors=total_errors, gradient_errors=gradient_errors)
     resolve(trial, trial.subject)

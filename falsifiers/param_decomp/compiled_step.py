@@ -78,26 +78,26 @@ def _step(trial: Trial[PlacedTrainer], config: Configuration, step: int) -> tupl
             _copies(subject.components()),
             _copies(subject.importance_weights()),
             _copies(subject.sources()),
-            {name: _copies(one) for name, one in subject.slots().items()},
+            {name: _copies(slot) for name, slot in subject.slots().items()},
         )
-        told = subject.step(step)
-        sources = {f"{name}.source": one for name, one in subject.sources().items()}
+        reported = subject.step(step)
+        sources = {f"{name}.source": source for name, source in subject.sources().items()}
         after = _copies({**subject.components(), **subject.importance_weights(), **sources})
-        slots = {name: _copies(one) for name, one in subject.slots().items()}
+        slots = {name: _copies(slot) for name, slot in subject.slots().items()}
         masks = [
             {name: (_copied(mask), _copied(delta), _copied(route) > 0) for name, (mask, delta, route) in one.items()}
-            for one in told.masks
+            for one in reported.masks
         ]
-        return Watched(before, (), (), told.terms, _copies(told.gradients), after, slots), masks
+        return Watched(before, (), (), reported.terms, _copies(reported.gradients), after, slots), masks
 
 
 def _wrong_chunks(config: Configuration, names: Sequence[str], step: int, masks: Sequence[Masks]) -> list[str]:
     """The forwards that masked other sites than their chunk's, and a wrong number of forwards."""
     size = config.sites_per_chunk
-    due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
-    found = [f"step {step}: {len(masks)} forwards"] if len(masks) != len(due) else []
-    pairs = enumerate(zip(masks, due, strict=False))
-    return found + [
+    expected = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
+    wrong = [f"step {step}: {len(masks)} forwards"] if len(masks) != len(expected) else []
+    pairs = enumerate(zip(masks, expected, strict=False))
+    return wrong + [
         f"step {step}, forward {place}: {sorted(one)}" for place, (one, of) in pairs if sorted(one) != sorted(of)
     ]
 
@@ -135,13 +135,15 @@ def _placed(subject: PlacedTrainer) -> dict[str, Any]:
         for one in (weight, slots[name]["exp_avg"], slots[name]["exp_avg_sq"])
     ]
     return {
-        "devices": min(len(one.devices()) for one in tensors),
-        "largest_share": max(shard.data.size / one.size for one in tensors for shard in one.addressable_shards),
+        "devices": min(len(tensor.devices()) for tensor in tensors),
+        "largest_share": max(
+            shard.data.size / tensor.size for tensor in tensors for shard in tensor.addressable_shards
+        ),
     }
 
 
 def _copies(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: _copied(one) for name, one in arrays.items()}
+    return {name: _copied(array) for name, array in arrays.items()}
 
 
 def _copied(array: Any) -> Tensor:

@@ -90,5 +90,5 @@ def configuration_of(parameters: Mapping[str, Any]) -> Configuration:
         FileNotFoundError: there is no such file.
     """
     values = json.loads((_FILES / f"{parameters['configuration']}.json").read_text(encoding="utf-8"))
-    values.update((one.name, parameters[one.name]) for one in fields(Configuration) if one.name in parameters)
+    values.update((field.name, parameters[field.name]) for field in fields(Configuration) if field.name in parameters)
     return Configuration(**{**values, "kinds": tuple(values["kinds"])})

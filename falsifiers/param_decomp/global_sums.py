@@ -27,13 +27,13 @@ def falsify(trial: Trial[Trainer]) -> None:
     with trial.subject_fault():
         (alone,) = run_of_ranks(1, work, trial.device, trial.workspace / "one")
         ranks = run_of_ranks(2, work, trial.device, trial.workspace / "two")
-    found = [one for seen in ranks for one in _differences(seen, alone)]
+    found = [difference for seen in ranks for difference in _differences(seen, alone)]
     apart = list(_differences(ranks[1], ranks[0]))
     largest, between = worst(found), worst(apart)
     trial.measure(
         steps=len(alone),
         rows=[len(one[0]["tokens"]) for one in (alone, *ranks)],
-        rows_kept=bool(torch.equal(torch.cat([one[0]["tokens"] for one in ranks]), alone[0]["tokens"])),
+        rows_kept=bool(torch.equal(torch.cat([rank[0]["tokens"] for rank in ranks]), alone[0]["tokens"])),
         rank_errors={name: one.ratio for name, one in largest.items()},
         worst_tensors={name: one.tensor for name, one in largest.items()},
         replica_errors={name: one.ratio for name, one in between.items()},
@@ -44,26 +44,26 @@ def falsify(trial: Trial[Trainer]) -> None:
 def _trace(build: Any, setting: Setting, steps: int, device: str) -> Trace:
     """Make steps on a device, and copy the state after each."""
     subject: Trainer = build(replace(setting, device=device))
-    found = []
+    trace = []
     for step in range(1, steps + 1):
-        told = dict(subject.step(step))
+        terms = dict(subject.step(step))
         weights = {**subject.components(), **subject.importance_weights()}
-        sources = {f"{name}.source": one for name, one in subject.sources().items()}
-        found.append(
+        sources = {f"{name}.source": source for name, source in subject.sources().items()}
+        trace.append(
             {
                 "tokens": subject.batch(step).cpu(),
-                "terms": told,
-                "gradient": {name: _copied(one.grad) for name, one in weights.items() if one.grad is not None},
+                "terms": terms,
+                "gradient": {name: _copied(weight.grad) for name, weight in weights.items() if weight.grad is not None},
                 "state": {name: _copied(one) for name, one in {**weights, **sources}.items()},
                 "slot": {
-                    f"{name}.{key}": _copied(torch.as_tensor(one))
+                    f"{name}.{key}": _copied(torch.as_tensor(slot))
                     for name, slots in subject.slots().items()
-                    for key, one in slots.items()
+                    for key, slot in slots.items()
                 },
                 "device": next(iter(weights.values())).device.type,
             }
         )
-    return found
+    return trace
 
 
 def _copied(tensor: Tensor) -> Tensor:
@@ -72,8 +72,8 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def _differences(seen: Trace, right: Trace) -> Iterator[Difference]:
     """The differences between two ranks' steps, by quantity and tensor."""
-    for ours, theirs in zip(seen, right, strict=True):
-        for name, value in theirs["terms"].items():
-            yield Difference("term", name, difference("term", ours["terms"].get(name, 0.0), value).ratio)
+    for actual, expected in zip(seen, right, strict=True):
+        for name, value in expected["terms"].items():
+            yield Difference("term", name, difference("term", actual["terms"].get(name, 0.0), value).ratio)
         for quantity in ("gradient", "state", "slot"):
-            yield from differences(quantity, ours[quantity], theirs[quantity])
+            yield from differences(quantity, actual[quantity], expected[quantity])

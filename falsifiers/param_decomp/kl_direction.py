@@ -22,7 +22,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
     """Ask for the loss on given logits in each precision, and train on it alone."""
     state = StateCheck(trial, trial.subject.divergence, terms.divergence, _logits, VALUES_AND_STATE)
     generator = torch.Generator().manual_seed(trial.seed)
-    found: dict[str, list[float]] = {"value_errors": [], "gradient_errors": [], "half_gradient_errors": []}
+    errors: dict[str, list[float]] = {"value_errors": [], "gradient_errors": [], "half_gradient_errors": []}
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         for scale in _SCALES:
             masked, clean = (
@@ -34,10 +34,10 @@ def falsify(trial: Trial[Decomposition]) -> None:
             right = terms.divergence(leaf, clean.cpu().double())
             right.backward()
             assert leaf.grad is not None
-            found["value_errors"].append(abs(float(value) - float(right.detach())) / max(1.0, float(right.detach())))
+            errors["value_errors"].append(abs(float(value) - float(right.detach())) / max(1.0, float(right.detach())))
             name = "half_gradient_errors" if dtype.itemsize == 2 else "gradient_errors"
-            found[name].append(relative_difference(gradient.cpu(), leaf.grad, leaf.grad))
-    trial.measure(**found, violations=state.violations())
+            errors[name].append(relative_difference(gradient.cpu(), leaf.grad, leaf.grad))
+    trial.measure(**errors, violations=state.violations())
     measure_steps(trial, trial.subject, drawn_steps(trial))
 
 

@@ -43,7 +43,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
                 errors[kind][f"{region}, {name}"] = float((seen - expected).abs().max())
     trial.measure(**{f"{kind}_errors": found for kind, found in errors.items()}, violations=state.violations())
     pairs = measure_steps(trial, trial.subject, drawn_steps(trial))
-    logits = torch.cat([one.flatten() for _, expected in pairs for one in expected.logits.values()])
+    logits = torch.cat([logit.flatten() for _, expected in pairs for logit in expected.logits.values()])
     shares = {"below": logits <= 0, "within": (logits > 0) & (logits <= 1), "above": logits > 1}
     trial.measure(trained_logits={name: int(where.sum()) for name, where in shares.items()})
 

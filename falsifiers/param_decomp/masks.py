@@ -30,7 +30,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
     with trial.subject_fault():  # a subject with another seed must draw other numbers
         other = type(trial.subject)(replace(trial.setting, seed=trial.seed + 1))
     for watched, expected in (*measure_steps(trial, trial.subject, drawn_steps(trial)), *_shadowed(trial, other)):
-        lower = {name: lower_gate(one) for name, one in expected.logits.items()}
+        lower = {name: lower_gate(logit) for name, logit in expected.logits.items()}
         for forward in watched.stochastic(len(lower)):
             for call in forward.calls:
                 drawn = source_of(call.masking.mask.double(), lower[call.site])

@@ -21,7 +21,7 @@ def falsify(trial: Trial[Trainer]) -> None:
     pairs = measure_steps(trial, again, steps)
     for watched, _ in pairs:
         other = watched_step(trial, plain, watched.before.step)
-        gradients.append(max(one.ratio for one in differences("", watched.gradients, other.gradients)))
+        gradients.append(max(difference.ratio for difference in differences("", watched.gradients, other.gradients)))
         terms += [abs(watched.told[name] - value) for name, value in other.told.items()]
         redrawn += _redrawn(watched)
         recomputed.append(len(watched.again))
@@ -44,11 +44,11 @@ def _further(trial: Trial[Trainer], *, remat: bool) -> Trainer:
 
 def _redrawn(watched: Watched) -> list[float]:
     """For each call of the backward pass, the smallest difference of its mask from an earlier mask of its site."""
-    found = []
+    distances = []
     for call in watched.again:
         masks = [one.masking.mask for forward in watched.forwards for one in forward.calls if one.site == call.site]
-        found.append(min(float((call.masking.mask - mask).abs().max()) for mask in masks))
-    return found
+        distances.append(min(float((call.masking.mask - mask).abs().max()) for mask in masks))
+    return distances
 
 
 def _peak(trial: Trial[Trainer], subject: Trainer, step: int) -> int:

@@ -18,12 +18,12 @@ def falsify(trial: Trial[Trainer]) -> None:
     drawn = []
     for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
-        (forward,) = [one for one in watched.forwards if one.calls]
+        (forward,) = [forward for forward in watched.forwards if forward.calls]
         calls = {call.site: call.masking for call in forward.calls}
         shape = next(iter(calls.values())).delta.shape
         everywhere = torch.ones(shape, dtype=torch.bool)
         routes = [calls[name].route for name in trial.subject.sites]
-        drawn.append(torch.stack([everywhere if one is None else one for one in routes], dim=-1))
+        drawn.append(torch.stack([everywhere if route is None else route for route in routes], dim=-1))
         trial.step(step, **watched.told)
     routed = torch.stack(drawn)  # [steps, rows, sequence, sites]
     flat = routed.flatten(0, 2).double()

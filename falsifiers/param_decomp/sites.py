@@ -13,12 +13,12 @@ def falsify(trial: Trial[Trainer]) -> None:
     config = configuration_of(trial.parameters)
     with trial.subject_fault():
         names = list(trial.subject.sites)
-        components = {name: tuple(one.shape) for name, one in trial.subject.components().items()}
+        components = {name: tuple(component.shape) for name, component in trial.subject.components().items()}
         frozen = trial.subject.target_weights()
         weights = {name: tuple(one.shape) for name, one in frozen.items()}
         dtypes = {name: str(one.dtype).removeprefix("torch.") for name, one in frozen.items()}
         read = int(trial.subject.batch(0).shape[1])
-        sources = {name: tuple(one.shape) for name, one in trial.subject.sources().items()}
+        sources = {name: tuple(source.shape) for name, source in trial.subject.sources().items()}
         modules = {module: name for name, module in trial.subject.target.named_modules()}
         foreign = [name for name, module in trial.subject.sites.items() if module not in modules]
     expected = site_names(config)
@@ -34,7 +34,7 @@ def falsify(trial: Trial[Trainer]) -> None:
         sites=names,
         missing=[name for name in expected if name not in names],
         unexpected=[name for name in names if name not in expected],
-        out_of_order=[f"{one} for {other}" for one, other in zip(names, expected, strict=False) if one != other],
+        out_of_order=[f"{name} for {other}" for name, other in zip(names, expected, strict=False) if name != other],
         wrong_shapes=wrong,
         frozen_otherwise=[f"{name}: {dtype}" for name, dtype in dtypes.items() if dtype != "bfloat16"],
         tokens_of_a_row=read,

@@ -41,17 +41,17 @@ def falsify(trial: Trial[ConfigurationFiles]) -> None:
         base_batch=base["pd"]["batch_size"],
         base_layers=sorted(layers),
         base_coefficient=_term(base, "StochasticReconSubsetLoss")["coeff"],
-        sites=[len(one) for one in names],
+        sites=[len(name) for name in names],
         out_of_place=[
             f"{one} for {other}" for list_ in names for one, other in zip(list_, due, strict=False) if one != other
         ],
-        rates_off=[abs(one / stated - 1) for one, stated in zip(rates, trial.parameters["rates"], strict=True)],
+        rates_off=[abs(rate / stated - 1) for rate, stated in zip(rates, trial.parameters["rates"], strict=True)],
         changed_otherwise=_changed(flat[1], flat[2], trial.parameters["changed"]),
         base_changed_otherwise=_changed(flat[0], flat[1], trial.parameters["base_changed"]),
         own_differs=[
-            f"{one.name}: {getattr(ours, one.name)}, {own[one.name]}"
-            for one in fields(Configuration)
-            if one.name not in _MODEL and getattr(ours, one.name) != own[one.name]
+            f"{field.name}: {getattr(ours, field.name)}, {own[field.name]}"
+            for field in fields(Configuration)
+            if field.name not in _MODEL and getattr(ours, field.name) != own[field.name]
         ],
     )
     trial.resolve(device="cpu")
@@ -65,7 +65,7 @@ def _term(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 def _rates(document: Mapping[str, Any]) -> list[float]:
     """The learning rates of components and importance model."""
     parts = (document["pd"][f"{name}_optimizer"] for name in ("components", "ci_fn"))
-    return [float(one["lr_schedule"]["start_val"]) for one in parts]
+    return [float(part["lr_schedule"]["start_val"]) for part in parts]
 
 
 def _attention(document: Mapping[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "first_layer": int(sites[0][2]),
         "last_layer": int(sites[-1][2]),
-        "kinds": tuple(dict.fromkeys(one[-1].removesuffix("_proj") for one in sites)),
+        "kinds": tuple(dict.fromkeys(site[-1].removesuffix("_proj") for site in sites)),
         "components": given["decomposition_targets"][0]["C"],
         "importance_width": importances["d_model"],
         "importance_blocks": importances["n_blocks"],

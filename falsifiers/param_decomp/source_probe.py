@@ -68,7 +68,7 @@ def falsify(trial: Trial[ProbeFiles]) -> None:
         chunk_sites=of("sites_per_chunk"),
         chunk_coefficients=of("recon_coeff"),
         without_rematerialization=of("no_remat"),
-        usable_gib=[trial.parameters["cap_gib"] * one for one in fractions],
+        usable_gib=[trial.parameters["cap_gib"] * fraction for fraction in fractions],
     )
     trial.resolve(device="cpu")
 
@@ -78,8 +78,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(exit_on_error=False)
     for call in ast.walk(ast.parse(program)):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-            names = [str(ast.literal_eval(one)) for one in call.args]
-            options = {one.arg: _value(one.value) for one in call.keywords if one.arg}
+            names = [str(ast.literal_eval(arg)) for arg in call.args]
+            options = {keyword.arg: _value(keyword.value) for keyword in call.keywords if keyword.arg}
             parser.add_argument(*names, **options)  # type: ignore[arg-type]
     return parser
 
@@ -90,8 +90,8 @@ def _value(node: ast.expr) -> object:
 
 def _number(text: str, option: str) -> int:
     """Return the number of an option of #SBATCH."""
-    found = [line.partition(option)[2] for line in text.splitlines() if line.startswith(f"#SBATCH {option}")]
-    return int(found[-1]) if found else 1
+    numbers = [line.partition(option)[2] for line in text.splitlines() if line.startswith(f"#SBATCH {option}")]
+    return int(numbers[-1]) if numbers else 1
 
 
 def _started(workspace: Path, text: str) -> Iterator[tuple[str, list[str]]]:

@@ -41,4 +41,4 @@ def _moments(slots: Mapping[str, Mapping[str, Tensor]], names: Iterable[str]) ->
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(one.numel() * one.element_size() for one in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

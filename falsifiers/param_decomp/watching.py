@@ -50,7 +50,8 @@ class Forward:
     def masks(self) -> Masks:
         """By site, mask, delta and route of its call, in float64."""
         return {
-            one.site: (one.masking.mask.double(), one.masking.delta.double(), one.masking.route) for one in self.calls
+            call.site: (call.masking.mask.double(), call.masking.delta.double(), call.masking.route)
+            for call in self.calls
         }
 
 
@@ -78,15 +79,15 @@ class Watched:
 
     def adversarial(self, sites: int) -> list[Forward]:
         """The forwards with all sites masked and routed everywhere."""
-        return [one for one in self.forwards if one.calls and _is_everywhere(one, sites)]
+        return [forward for forward in self.forwards if forward.calls and _is_everywhere(forward, sites)]
 
     def stochastic(self, sites: int) -> list[Forward]:
         """The other masked forwards."""
-        return [one for one in self.forwards if one.calls and not _is_everywhere(one, sites)]
+        return [forward for forward in self.forwards if forward.calls and not _is_everywhere(forward, sites)]
 
 
 def _is_everywhere(forward: Forward, sites: int) -> bool:
-    routes = [one.masking.route for one in forward.calls]
+    routes = [call.masking.route for call in forward.calls]
     return len(routes) == sites and all(route is None or bool(route.all()) for route in routes)
 
 
@@ -110,15 +111,15 @@ def watched_step(trial: Trial[Any], subject: Trainer, step: int, rows: int | Non
         forwards: list[Forward] = []
         again: list[Call] = []
         with _hooked(subject, forwards, again):
-            told = dict(subject.step(step))
+            terms = dict(subject.step(step))
         weights = {**subject.components(), **subject.importance_weights()}
         gradients = {
-            name: torch.zeros_like(one, dtype=torch.float64) if one.grad is None else _copied(one.grad)
-            for name, one in weights.items()
+            name: torch.zeros_like(weight, dtype=torch.float64) if weight.grad is None else _copied(weight.grad)
+            for name, weight in weights.items()
         }
-        sources = {f"{name}.source": one for name, one in subject.sources().items()}
+        sources = {f"{name}.source": source for name, source in subject.sources().items()}
         after = {name: _copied(one) for name, one in {**weights, **sources}.items()}
-        return Watched(before, forwards, again, told, gradients, after, _slots(subject))
+        return Watched(before, forwards, again, terms, gradients, after, _slots(subject))
 
 
 def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
@@ -141,8 +142,8 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
         found.append(Difference("source", name, math.inf if math.isnan(error) else error))
     for name, slots in expected.slots.items():
         found += [
-            Difference("slot", f"{name}.{one.tensor}", one.ratio)
-            for one in differences("slot", watched.slots.get(name, {}), slots)
+            Difference("slot", f"{name}.{difference.tensor}", difference.ratio)
+            for difference in differences("slot", watched.slots.get(name, {}), slots)
         ]
     return found
 
@@ -150,16 +151,16 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
 def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> list[tuple[Watched, Shadow]]:
     """Run these steps, compute each again, and record the largest difference of each quantity."""
     config = configuration_of(trial.parameters)
-    found: list[Difference] = []
+    all_differences: list[Difference] = []
     pairs = []
     for step in steps:
         watched = watched_step(trial, subject, step)
         expected = shadow(config, watched.before, [one.masks for one in watched.stochastic(len(subject.sites))])
-        found += differences_of(watched, expected)
-        found.append(Difference("chunks", "", float(len(wrong_chunks(config, watched)))))
+        all_differences += differences_of(watched, expected)
+        all_differences.append(Difference("chunks", "", float(len(wrong_chunks(config, watched)))))
         pairs.append((watched, expected))
         trial.step(step, **watched.told)
-    largest = worst(found)
+    largest = worst(all_differences)
     trial.measure(
         steps=len(pairs),
         step_errors={name: one.ratio for name, one in largest.items()},
@@ -172,10 +173,10 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
 def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
     """The stochastic forwards that masked other sites than their chunk's, and the number of missing forwards."""
     names, size = site_names(config), config.sites_per_chunk
-    due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
+    expected = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
     # A target calls its sites in its own order; each must be called once.
-    live = [[one.site for one in forward.calls] for forward in watched.stochastic(len(names))]
-    pairs = enumerate(zip_longest(live, due, fillvalue=[]))
+    live = [[call.site for call in forward.calls] for forward in watched.stochastic(len(names))]
+    pairs = enumerate(zip_longest(live, expected, fillvalue=[]))
     return [
         f"step {watched.before.step}, forward {place}: {len(one)} sites, first {one[:1]}"
         for place, (one, other) in pairs
@@ -255,7 +256,7 @@ def _in_backward() -> bool:
 
 def _before(subject: Trainer, step: int, tokens: Tensor) -> Before:
     def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: _copied(one) for name, one in tensors.items()}
+        return {name: _copied(tensor) for name, tensor in tensors.items()}
 
     return Before(
         step,
@@ -270,7 +271,7 @@ def _before(subject: Trainer, step: int, tokens: Tensor) -> Before:
 
 def _slots(subject: Trainer) -> dict[str, dict[str, Tensor]]:
     return {
-        name: {key: _copied(torch.as_tensor(one)) for key, one in slots.items()}
+        name: {key: _copied(torch.as_tensor(slot)) for key, slot in slots.items()}
         for name, slots in subject.slots().items()
     }
 

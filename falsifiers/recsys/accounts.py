@@ -100,8 +100,8 @@ def _pairs(sequence: list[int], *, causal: bool) -> float:
     contextuals, history, targets = sequence
     length = contextuals + history + targets
     empty, offsets = torch.empty(0, 1, 1), torch.tensor([0, length])
-    asked = Question(
+    question = Question(
         empty, empty, empty, empty, offsets, length, length, 1.0, causal, torch.tensor([targets]), 1,
         torch.tensor([contextuals]), 0, 0,
     )  # fmt: skip
-    return float(mask(asked, 0, length).sum())
+    return float(mask(question, 0, length).sum())

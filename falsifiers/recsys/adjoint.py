@@ -21,18 +21,18 @@ def falsify(trial: Trial[Attention]) -> None:
     """Compare outputs with the definition, and gradients along a direction with differences of the subject's output."""
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question({**case, "dtype": "float64"}, "cpu")
+        inputs = question({**case, "dtype": "float64"}, "cpu")
         generator = torch.Generator().manual_seed(case["seed"] + 1)
-        leaves = (asked.q, asked.k, asked.v)
-        toward = tuple(torch.randn(one.shape, generator=generator, dtype=torch.float64) for one in leaves)
+        leaves = (inputs.q, inputs.k, inputs.v)
+        toward = tuple(torch.randn(leaf.shape, generator=generator, dtype=torch.float64) for leaf in leaves)
         with trial.subject_fault():
-            answer = trial.subject(asked)
-            near, far = (_change(trial, asked, toward, step) for step in (_STEP, 2.0 * _STEP))
+            answer = trial.subject(inputs)
+            near, far = (_change(trial, inputs, toward, step) for step in (_STEP, 2.0 * _STEP))
         along = (4.0 * near - far) / 3.0
         gradients = (answer.dq, answer.dk, answer.dv)
-        given = sum(float((one * way).sum()) for one, way in zip(gradients, toward, strict=True))
-        size = max(sum(float((one**2).sum()) for one in gradients) ** 0.5, 1e-12)
-        right = truth(asked).out
+        given = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, toward, strict=True))
+        size = max(sum(float((gradient**2).sum()) for gradient in gradients) ** 0.5, 1e-12)
+        right = truth(inputs).out
         wrong = (answer.out - right.value).norm(dim=-1) / right.noise.norm(dim=-1)
         return {
             "errors": abs(given - along) / size,
@@ -45,10 +45,12 @@ def falsify(trial: Trial[Attention]) -> None:
     trial.resolve(device="cpu")
 
 
-def _change(trial: Trial[Attention], asked: Question, toward: tuple[Tensor, ...], step: float) -> float:
+def _change(trial: Trial[Attention], question: Question, toward: tuple[Tensor, ...], step: float) -> float:
     """Return the central difference of the sum of `grad_output * output`."""
     values = []
     for by in (step, -step):
-        q, k, v = (one + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True))
-        values.append(float((trial.subject(dataclasses.replace(asked, q=q, k=k, v=v)).out * asked.grad_output).sum()))
+        q, k, v = (tensor + by * way for tensor, way in zip((question.q, question.k, question.v), toward, strict=True))
+        values.append(
+            float((trial.subject(dataclasses.replace(question, q=q, k=k, v=v)).out * question.grad_output).sum())
+        )
     return (values[0] - values[1]) / (2.0 * step)

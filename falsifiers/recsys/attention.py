@@ -46,9 +46,12 @@ def falsify_layouts(trial: Trial[Attention]) -> None:
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         worst: dict[str, float] = {}
         for layout in LAYOUTS:
-            asked = question({**case, "layout": layout, "heads": max(2, case["heads"])}, trial.device)
-            answer = _answer(trial, asked)
-            rows = (_row_error(asked, got, part) for _, got, part in _pairs(asked, answer, ("out", "dq", "dk", "dv")))
+            inputs = question({**case, "layout": layout, "heads": max(2, case["heads"])}, trial.device)
+            answer = _answer(trial, inputs)
+            rows = (
+                _row_error(inputs, actual, part)
+                for _, actual, part in _pairs(inputs, answer, ("out", "dq", "dk", "dv"))
+            )
             worst[f"{layout.replace(' ', '_')}_rows"] = max(rows, key=_size)
         return worst
 
@@ -57,29 +60,29 @@ def falsify_layouts(trial: Trial[Attention]) -> None:
 
 def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question(case, trial.device)
+        inputs = question(case, trial.device)
         before = earlier(case, trial.device) if case["again"] else None
         if before is not None:
             _answer(trial, before)
-        answer = _answer(trial, asked)
-        found: dict[str, float] = {}
+        answer = _answer(trial, inputs)
+        errors: dict[str, float] = {}
         if before is not None:  # keep its memory, so that addresses differ
-            again = _answer(trial, asked, _by_new_thread)
-            found["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
+            again = _answer(trial, inputs, _by_new_thread)
+            errors["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
         rows, scales, ratios = [], [], []
-        low = dict(zip(("out", "dq", "dk", "dv"), in_low_precision(asked), strict=True))
-        for name, got, part in _pairs(asked, answer, names):
-            rows.append(_row_error(asked, got, part))
-            if got.shape[0] * got.shape[1] >= _MANY_ROWS:
-                scales.append(_scale_error(got, part))
-                ratios.append(_source_ratio(got, low[name], part))
-        found[f"row_errors_{case['dtype']}"] = max(rows, key=_size)
+        low = dict(zip(("out", "dq", "dk", "dv"), in_low_precision(inputs), strict=True))
+        for name, actual, part in _pairs(inputs, answer, names):
+            rows.append(_row_error(inputs, actual, part))
+            if actual.shape[0] * actual.shape[1] >= _MANY_ROWS:
+                scales.append(_scale_error(actual, part))
+                ratios.append(_source_ratio(actual, low[name], part))
+        errors[f"row_errors_{case['dtype']}"] = max(rows, key=_size)
         if scales:
-            found["scale_errors"] = max(scales, key=_size)
-            found["source_ratios"] = max(ratios, key=_size)
+            errors["scale_errors"] = max(scales, key=_size)
+            errors["source_ratios"] = max(ratios, key=_size)
         if len(names) > 1:
-            found["adjoint_errors"] = _adjoint_error(asked, answer, case["seed"])
-        return found
+            errors["adjoint_errors"] = _adjoint_error(inputs, answer, case["seed"])
+        return errors
 
     _search(trial, check)
 
@@ -94,64 +97,67 @@ def _search(trial: Trial[Attention], check: Any) -> None:
     trial.resolve(device=torch.device(trial.device).type)
 
 
-def _by_new_thread(subject: Attention, asked: Question) -> Answer:
+def _by_new_thread(subject: Attention, question: Question) -> Answer:
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(subject, asked).result()
+        return thread.submit(subject, question).result()
 
 
 def _answer(
-    trial: Trial[Attention], asked: Question, ask: Callable[[Attention, Question], Answer] = operator.call
+    trial: Trial[Attention], question: Question, ask: Callable[[Attention, Question], Answer] = operator.call
 ) -> Answer:
-    inputs = (asked.q, asked.k, asked.v, asked.grad_output)
+    inputs = (question.q, question.k, question.v, question.grad_output)
     kept = [one.clone() for one in inputs]
     with trial.subject_fault():
-        answer = ask(trial.subject, asked)
+        answer = ask(trial.subject, question)
         if not all(map(torch.equal, inputs, kept)):  # the expected values are computed from the inputs later
             raise ValueError("an input was changed in place")
-        pairs = ((answer.out, asked.v), (answer.dq, asked.q), (answer.dk, asked.k), (answer.dv, asked.v))
-        for got, like in pairs:
-            if got.shape != like.shape or got.dtype != like.dtype or got.device != like.device:
-                raise ValueError(f"{got.dtype} {tuple(got.shape)} on {got.device} is not like {tuple(like.shape)}")
+        pairs = ((answer.out, question.v), (answer.dq, question.q), (answer.dk, question.k), (answer.dv, question.v))
+        for actual, like in pairs:
+            if actual.shape != like.shape or actual.dtype != like.dtype or actual.device != like.device:
+                raise ValueError(
+                    f"{actual.dtype} {tuple(actual.shape)} on {actual.device} is not like {tuple(like.shape)}"
+                )
         return answer
 
 
-def _pairs(asked: Question, answer: Answer, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor, Part]]:
-    right = truth(asked)
+def _pairs(question: Question, answer: Answer, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor, Part]]:
+    right = truth(question)
     for name in names:
         yield name, getattr(answer, name).double(), getattr(right, name)
 
 
-def _row_error(asked: Question, got: Tensor, part: Part) -> float:
+def _row_error(question: Question, actual: Tensor, part: Part) -> float:
     """Return the largest error of a row, relative to one rounding of its terms."""
-    if not got.numel():
+    if not actual.numel():
         return 0.0
-    unit = torch.finfo(asked.q.dtype).eps / 2.0
-    return _largest((got - part.value).norm(dim=-1) / (unit * part.noise.norm(dim=-1)))
+    unit = torch.finfo(question.q.dtype).eps / 2.0
+    return _largest((actual - part.value).norm(dim=-1) / (unit * part.noise.norm(dim=-1)))
 
 
-def _scale_error(got: Tensor, part: Part) -> float:
+def _scale_error(actual: Tensor, part: Part) -> float:
     """Return how far the best-fitting factor between answer and expected value is from 1."""
-    return _largest(((got - part.value) * part.value).sum() / (part.value**2).sum())
+    return _largest(((actual - part.value) * part.value).sum() / (part.value**2).sum())
 
 
-def _source_ratio(got: Tensor, low: Tensor, part: Part) -> float:
+def _source_ratio(actual: Tensor, low: Tensor, part: Part) -> float:
     """Return the largest error relative to that of the definition in low precision: L/R of the source's tests."""
-    return _largest((got - part.value).abs().max() / (low.double() - part.value).abs().max())
+    return _largest((actual - part.value).abs().max() / (low.double() - part.value).abs().max())
 
 
-def _adjoint_error(asked: Question, answer: Answer, seed: int) -> float:
+def _adjoint_error(question: Question, answer: Answer, seed: int) -> float:
     """Return the error of gradients against a directional derivative, in roundings of the gradients' terms."""
-    if not asked.q.numel():
+    if not question.q.numel():
         return 0.0
     generator = torch.Generator().manual_seed(seed + 1)
     toward = [
-        torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
-        for one in (asked.q, asked.k, asked.v)
+        torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
+        for tensor in (question.q, question.k, question.v)
     ]
-    along = product_along(asked, (toward[0], toward[1], toward[2]), _STEP)
-    right, unit = truth(asked), torch.finfo(asked.q.dtype).eps / 2.0
+    along = product_along(question, (toward[0], toward[1], toward[2]), _STEP)
+    right, unit = truth(question), torch.finfo(question.q.dtype).eps / 2.0
     given = sum(
-        float((got.double() * way).sum()) for got, way in zip((answer.dq, answer.dk, answer.dv), toward, strict=True)
+        float((actual.double() * way).sum())
+        for actual, way in zip((answer.dq, answer.dk, answer.dv), toward, strict=True)
     )
     noise = sum(
         float(((part.noise * way) ** 2).sum()) for part, way in zip((right.dq, right.dk, right.dv), toward, strict=True)
@@ -159,8 +165,8 @@ def _adjoint_error(asked: Question, answer: Answer, seed: int) -> float:
     return _largest(torch.tensor((given - along) / (unit * math.sqrt(noise))))
 
 
-def _differ(one: Answer, other: Answer, name: str) -> bool:
-    bits = [getattr(answer, name).contiguous().view(torch.int16) for answer in (one, other)]
+def _differ(first: Answer, second: Answer, name: str) -> bool:
+    bits = [getattr(answer, name).contiguous().view(torch.int16) for answer in (first, second)]
     return not torch.equal(*bits)
 
 

@@ -87,7 +87,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         "seed": 0, "negative": False,
     }  # fmt: skip
     kinds = [
-        *({**plain, "width": one, "value_width": one} for one in widths),
+        *({**plain, "width": width, "value_width": width} for width in widths),
         {**plain, "lengths": [longest // 2, 3], "heads": 2, "again": True, "gap": 4},
         {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"], "layout": "mixed"},
         {
@@ -159,22 +159,23 @@ def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Ques
     drawn = _drawn(case, int(lengths.sum()), torch.Generator().manual_seed(case["seed"] + is_earlier))
     tensors = [one.to(device, getattr(torch, case["dtype"])) for one in drawn]
     offsets = offsets.to(device)
-    targets, contextuals = (None if one is None else one.to(device) for one in (targets, contextuals))
+    targets, contextuals = (None if tensor is None else tensor.to(device) for tensor in (targets, contextuals))
     starts = [0] * len(tensors)
     if case["layout"] == "mixed":
         chance = random.Random(repr(sorted(case.items())))  # noqa: S311 - nothing is kept secret
         starts = [chance.choice(_STARTS) for _ in tensors]
         orders = (_ORDERS, _ORDERS, _ORDERS, _ANY_ORDERS)
         tensors = [
-            _placed(one, chance.choice(some), chance.choice(_GAPS)) for one, some in zip(tensors, orders, strict=True)
+            _placed(tensor, chance.choice(some), chance.choice(_GAPS))
+            for tensor, some in zip(tensors, orders, strict=True)
         ]
         offsets = _spread(offsets)
-        targets, contextuals = (None if one is None else _spread(one) for one in (targets, contextuals))
+        targets, contextuals = (None if tensor is None else _spread(tensor) for tensor in (targets, contextuals))
     else:
         tensors = _laid_out(case["layout"], case.get("gap", 0), *tensors)
     if is_earlier:
         starts = [0 if 1 in starts else 1] * len(tensors)
-    q, k, v, grad_output = (_moved(one, start) for one, start in zip(tensors, starts, strict=True))
+    q, k, v, grad_output = (_moved(tensor, start) for tensor, start in zip(tensors, starts, strict=True))
     return Question(
         q,
         k,
@@ -196,9 +197,9 @@ def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Ques
 def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> list[Tensor]:
     """Draw q, k, v and the gradient of the output, [rows, heads, width] each."""
     widths = (case["width"], case["width"], case["value_width"], case["value_width"])
-    tensors = [torch.randn(rows, case["heads"], one, generator=generator) for one in widths]
+    tensors = [torch.randn(rows, case["heads"], width, generator=generator) for width in widths]
     shifts = (0.3, 0.3, 0.0, 0.0) if not case.get("negative") else (1.5, -1.5, 0.0, 0.0)
-    q, k, v, grad_output = (one + shift for one, shift in zip(tensors, shifts, strict=True))
+    q, k, v, grad_output = (tensor + shift for tensor, shift in zip(tensors, shifts, strict=True))
     small = 1.0 - 0.999 * (torch.rand(rows, 1, 1, generator=generator) < 0.1).float()
     return [q * small, k, v, grad_output * small]
 
@@ -206,31 +207,33 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
 def _laid_out(layout: str, gap: int, q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor) -> list[Tensor]:
     """Return equal tensors with other strides."""
     if layout == "heads first":
-        q, k, v, grad_output = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, grad_output))
+        q, k, v, grad_output = (
+            tensor.transpose(0, 1).contiguous().transpose(0, 1) for tensor in (q, k, v, grad_output)
+        )
     if layout == "interleaved":
         nothing = q.new_full((*q.shape[:2], gap), math.nan)
-        parts = [one.shape[2] for one in (q, k, v, nothing)]
+        parts = [tensor.shape[2] for tensor in (q, k, v, nothing)]
         q, k, v, _ = torch.cat([q, k, v, nothing], dim=2).split(parts, dim=2)
         grad_output = torch.cat([grad_output, grad_output, nothing], dim=2)[:, :, : grad_output.shape[2]]
     return [q, k, v, grad_output]
 
 
-def _placed(one: Tensor, order: tuple[int, ...], gap: int) -> Tensor:
+def _placed(tensor: Tensor, order: tuple[int, ...], gap: int) -> Tensor:
     """Return an equal tensor with axes in this order in memory, and NaN in gaps."""
-    *outer, inner = (one.shape[axis] for axis in order)
-    there = one.new_full((*outer, inner + gap), math.nan)[..., :inner]
-    return there.permute(*(order.index(axis) for axis in range(len(order)))).copy_(one)
+    *outer, inner = (tensor.shape[axis] for axis in order)
+    there = tensor.new_full((*outer, inner + gap), math.nan)[..., :inner]
+    return there.permute(*(order.index(axis) for axis in range(len(order)))).copy_(tensor)
 
 
-def _moved(one: Tensor, start: int) -> Tensor:
+def _moved(tensor: Tensor, start: int) -> Tensor:
     """Return an equal tensor with equal strides, and NaN before the first number and in gaps."""
     if start == 0:
-        return one
-    size = 1 + sum((length - 1) * stride for length, stride in zip(one.shape, one.stride(), strict=True))
-    memory = one.new_full((start + max(size, 0),), math.nan)
-    return memory.as_strided(one.shape, one.stride(), start).copy_(one)
+        return tensor
+    size = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.new_full((start + max(size, 0),), math.nan)
+    return memory.as_strided(tensor.shape, tensor.stride(), start).copy_(tensor)
 
 
-def _spread(one: Tensor) -> Tensor:
+def _spread(counts: Tensor) -> Tensor:
     """Return equal counts at every second place of memory, with -1 between them."""
-    return one.new_full((2 * len(one),), -1)[::2].copy_(one)
+    return counts.new_full((2 * len(counts),), -1)[::2].copy_(counts)

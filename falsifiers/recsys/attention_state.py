@@ -41,7 +41,7 @@ def _arguments(draw: Draw) -> Any:
     grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
     targets, contextuals = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)
-    counts = (None if one is None else torch.tensor([one, 1]).to(q.device) for one in (targets, contextuals))
+    counts = (None if tensor is None else torch.tensor([tensor, 1]).to(q.device) for tensor in (targets, contextuals))
     return (q, k, v, grad_output, offsets, *counts), {
         "alpha": draw.choice("alpha", 0.25, 0.5),
         "scaling": draw.choice("scaling", 16, 8),
@@ -74,18 +74,18 @@ def _question(
 
 def _definition(*tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """silu(alpha q k^T) v / scaling over the keys of the mask, and its gradients, one sequence after the other."""
-    asked, parts = _question(*tensors, **numbers), []
+    inputs, parts = _question(*tensors, **numbers), []
     q, k, v, grad_output = tensors[:4]
-    alpha, scaling = asked.alpha, asked.scaling_seqlen
-    for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())):
-        q_rows, k_rows, v_rows, given = (one[start:end].transpose(0, 1) for one in (q, k, v, grad_output))
-        seen = mask(asked, item, end - start)
+    alpha, scaling = inputs.alpha, inputs.scaling_seqlen
+    for item, (start, end) in enumerate(pairwise(inputs.offsets.tolist())):
+        q_rows, k_rows, v_rows, given = (tensor[start:end].transpose(0, 1) for tensor in (q, k, v, grad_output))
+        seen = mask(inputs, item, end - start)
         scores = alpha * q_rows @ k_rows.transpose(1, 2)
         share = scores.sigmoid()
         weights = torch.where(seen, scores * share / scaling, 0.0)
         slopes = given @ v_rows.transpose(1, 2) * (share * (1.0 + scores * (1.0 - share))) * (alpha / scaling)
         slopes = torch.where(seen, slopes, 0.0)
-        found = (weights @ v_rows, slopes @ k_rows, slopes.transpose(1, 2) @ q_rows, weights.transpose(1, 2) @ given)
-        parts.append([one.transpose(0, 1) for one in found])
+        results = (weights @ v_rows, slopes @ k_rows, slopes.transpose(1, 2) @ q_rows, weights.transpose(1, 2) @ given)
+        parts.append([result.transpose(0, 1) for result in results])
     out, dq, dk, dv = (torch.cat(ones) for ones in zip(*parts, strict=True))
     return out, dq, dk, dv

@@ -157,7 +157,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         whole = watch.dump(files[0])
         if not watch.found.clean:
             return watch.found
-        scores = sorted({one.score for one in watch.model.entries.values()})
+        scores = sorted({entry.score for entry in watch.model.entries.values()})
         for score in {scores[0], scores[len(scores) // 2], scores[-1]}:
             watch.dump_since(files[2], score, whole)
         other = watch.loaded(trial, files[0])
@@ -210,10 +210,12 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
 
 def _run(trial: Trial[Tables], scenarios: list[Scenario], names: dict[str, str]) -> None:
     """Run scenarios until one finds an error, and record the findings by name."""
-    found: list[Found] = []
+    findings: list[Found] = []
     for scenario in scenarios:
-        found.append(scenario())
-        if not found[-1].clean:
+        findings.append(scenario())
+        if not findings[-1].clean:
             break
-    trial.measure(scenarios=len(found), **{name: [getattr(one, of) for one in found] for name, of in names.items()})
+    trial.measure(
+        scenarios=len(findings), **{name: [getattr(finding, of) for finding in findings] for name, of in names.items()}
+    )
     trial.resolve(device=torch.device(trial.device).type)

@@ -66,9 +66,9 @@ class Recipe:
     cached_buckets: int = 0
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Recipe:
+    def of(parameters: Mapping[str, Any]) -> Recipe:
         """Return the recipe with these fields."""
-        return Recipe(**given)
+        return Recipe(**parameters)
 
 
 class Table(Protocol):

@@ -22,7 +22,7 @@ def falsify(trial: Trial[BatchFile]) -> None:
         requests = [request({**options, **of_command}) for options in components(text)]
     except NotUnderstood as error:
         raise NotMeasured(f"a #SBATCH line is not understood: {error}") from error
-    on_gpus = [one for one in requests if one.gpus_per_node != 0] or requests
+    on_gpus = [request for request in requests if request.gpus_per_node != 0] or requests
     trial.measure(
         components=len(requests),
         tasks_per_node=[_tasks(one) for one in on_gpus],
@@ -32,16 +32,16 @@ def falsify(trial: Trial[BatchFile]) -> None:
     trial.resolve(device="cpu")
 
 
-def _tasks(asked: Request) -> int | Unobserved:
-    if asked.tasks_per_node is None:
+def _tasks(request: Request) -> int | Unobserved:
+    if request.tasks_per_node is None:
         return Unobserved("the file does not say how many tasks a node has; add --nodes or --ntasks-per-node")
-    return asked.tasks_per_node
+    return request.tasks_per_node
 
 
-def _gpus(asked: Request, of_a_node: int) -> int | Unobserved:
+def _gpus(request: Request, of_a_node: int) -> int | Unobserved:
     """Return the GPUs of a node. If the file requests none by name, a parameter says how many a node has."""
-    if asked.gpus_per_node is not None:
-        return asked.gpus_per_node
+    if request.gpus_per_node is not None:
+        return request.gpus_per_node
     return of_a_node or Unobserved(
         "the file does not say how many GPUs a node has; add --gpus-per-node, or say what your nodes have with "
         "-P gpus_of_a_node=8"

@@ -22,8 +22,10 @@ _WAYS: tuple[Way, Way] = ("forward", "backward")
 
 def falsify_dispatch(trial: Trial[Operators]) -> None:
     """Ask for the operator of every capability of the table, and of others."""
-    given = trial.parameters
-    table = dict(zip(given["capabilities"], zip(given["forward"], given["backward"], strict=True), strict=True))
+    parameters = trial.parameters
+    table = dict(
+        zip(parameters["capabilities"], zip(parameters["forward"], parameters["backward"], strict=True), strict=True)
+    )
 
     def check(case: Mapping[str, Any]) -> dict[str, int]:
         wrong = elsewhere = 0
@@ -109,18 +111,18 @@ def _small(case: Mapping[str, Any], device: str) -> Question:
     return question({**rest, **case}, device)
 
 
-def _accepted(trial: Trial[Operators], asked: Question, capability: int) -> list[bool]:
+def _accepted(trial: Trial[Operators], question: Question, capability: int) -> list[bool]:
     """Return whether forward and backward pass accept the inputs."""
     accepted = []
     for way in (trial.subject.forward, trial.subject.backward):
         with trial.subject_fault():
             try:
-                way(asked, capability)
+                way(question, capability)
                 accepted.append(True)
             except (ValueError, AssertionError):
                 accepted.append(False)
     return accepted
 
 
-def _tensors(trial: Trial[Operators], asked: Question, capability: int) -> tuple[Tensor, ...]:
-    return (trial.subject.forward(asked, capability), *trial.subject.backward(asked, capability))
+def _tensors(trial: Trial[Operators], question: Question, capability: int) -> tuple[Tensor, ...]:
+    return (trial.subject.forward(question, capability), *trial.subject.backward(question, capability))

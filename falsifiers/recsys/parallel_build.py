@@ -149,5 +149,5 @@ def _missing(folder: Path, files: int) -> int:
     if len(libraries) != 1:
         return files
     library = ctypes.CDLL(str(libraries[0]))
-    found = [getattr(library, f"part_{number}", None) for number in range(files)]
-    return sum(function is None or function() != number for number, function in enumerate(found))
+    functions = [getattr(library, f"part_{number}", None) for number in range(files)]
+    return sum(function is None or function() != number for number, function in enumerate(functions))

@@ -40,21 +40,23 @@ def falsify_parity(trial: Trial[Training]) -> None:
         every = [plain, *others.values()]
         found = {
             "steps_apart": float(sum(abs(len(one.outcomes) - steps) for one in every)),
-            "bits_apart": float(sum(_apart(one, plain) for one in others.values())),
+            "bits_apart": float(sum(_apart(other, plain) for other in others.values())),
         }
-        for name, got, truth in (
+        for name, actual, truth in (
             ("loss", [_losses(one.outcomes) for one in every], _losses(right.outcomes)),
             ("logit", [_logits(one.outcomes) for one in every], _logits(right.outcomes)),
             ("weight", [_values(one.state, right.state) for one in every], list(right.state.values())),
         ):
             if case.attention == "dense":
-                found[f"{name}_errors"] = _worst(_error(*pair) for one in got for pair in zip(one, truth, strict=False))
+                found[f"{name}_errors"] = _worst(
+                    _error(*pair) for one in actual for pair in zip(one, truth, strict=False)
+                )
             elif name == "logit":
                 found["fused_errors"] = _worst(
-                    _share(*pair) for one in got for pair in zip(one[:1], truth, strict=False)
+                    _share(*pair) for one in actual for pair in zip(one[:1], truth, strict=False)
                 )
         if case.slow == COMPUTE:
-            found["in_turn"] = float(sum(len(one.ahead) < _AHEAD[kind] for kind, one in others.items()))
+            found["in_turn"] = float(sum(len(other.ahead) < _AHEAD[kind] for kind, other in others.items()))
         for name, value in found.items():
             lists.setdefault(name, []).append(value)
         for step, outcome in enumerate(plain.outcomes if number == 0 else (), 1):
@@ -90,7 +92,7 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
                 outcomes += run.train(world.batches, 1)
                 ends.append(_Trained(outcomes, run.state()))
         later = halves[1].outcomes[before:]
-        found = {
+        errors = {
             "missing": float(len(halves[0].state.keys() - written.keys())),
             "saved_errors": _worst(map(_error, _values(written, halves[0].state), halves[0].state.values())),
             "loaded_apart": float(_states_apart(read, written)),
@@ -98,7 +100,7 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
             "loss_errors": _worst(map(_error, _losses(ends[1].outcomes), _losses(later))),
             "weight_errors": _worst(map(_error, _values(ends[1].state, halves[1].state), halves[1].state.values())),
         }
-        for name, value in found.items():
+        for name, value in errors.items():
             lists.setdefault(name, []).append(value)
         trial.measure(**lists)
     trial.measure(trainings=number + 1)
@@ -143,11 +145,11 @@ def _trained(trial: Trial[Training], kind: Kind, world: _World, slow: str) -> _T
 
 
 def _losses(outcomes: Iterable[Outcome]) -> list[Tensor]:
-    return [one.loss for one in outcomes]
+    return [outcome.loss for outcome in outcomes]
 
 
 def _logits(outcomes: Iterable[Outcome]) -> list[Tensor]:
-    return [one.logits for one in outcomes]
+    return [outcome.logits for outcome in outcomes]
 
 
 def _values(state: Mapping[str, Tensor], names: Iterable[str]) -> list[Tensor]:
@@ -170,26 +172,26 @@ def _states_apart(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> int
     )  # fmt: skip
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
+def _same(first: Tensor, second: Tensor) -> bool:
+    return first.dtype == second.dtype and torch.equal(first, second)
 
 
-def _error(got: Tensor, right: Tensor) -> float:
+def _error(actual: Tensor, right: Tensor) -> float:
     """Return the largest error, in tolerances of torch.allclose."""
-    if got.numel() not in (1, right.numel()):
+    if actual.numel() not in (1, right.numel()):
         return math.inf
-    got, right = got.detach().double().cpu(), right.detach().double().cpu()
-    return float(((got - right).abs() / (_ABSOLUTE + _RELATIVE * right.abs())).max())
+    actual, right = actual.detach().double().cpu(), right.detach().double().cpu()
+    return float(((actual - right).abs() / (_ABSOLUTE + _RELATIVE * right.abs())).max())
 
 
-def _share(got: Tensor, right: Tensor) -> float:
+def _share(actual: Tensor, right: Tensor) -> float:
     """Return the largest error, relative to the largest number."""
-    if got.shape != right.shape:
+    if actual.shape != right.shape:
         return math.inf
-    got, right = got.detach().double().cpu(), right.detach().double().cpu()
-    return float((got - right).abs().max() / right.abs().max())
+    actual, right = actual.detach().double().cpu(), right.detach().double().cpu()
+    return float((actual - right).abs().max() / right.abs().max())
 
 
 def _worst(errors: Iterable[float]) -> float:
     """Return the largest number; NaN counts as infinite."""
-    return max((math.inf if math.isnan(one) else one for one in errors), default=0.0)
+    return max((math.inf if math.isnan(error) else error for error in errors), default=0.0)

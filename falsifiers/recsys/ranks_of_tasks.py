@@ -144,7 +144,7 @@ def _job(trial: Trial[BatchFile], file: Path, topology: _Topology, nodes: list[i
         dict(pair.split("=", 1) for pair in note.read_text(errors="replace").split("\0") if "=" in pair)
         for note in sorted(records.iterdir())
     ]
-    launchers = {one["SIMULATED_PROGRAM"] for one in notes} & set(_LAUNCHERS)
+    launchers = {note["SIMULATED_PROGRAM"] for note in notes} & set(_LAUNCHERS)
     if launchers:
         raise NotMeasured(
             f"{sorted(launchers)[0]} sets the variables of its ranks itself; the claim is about files that do"

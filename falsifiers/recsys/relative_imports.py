@@ -72,20 +72,20 @@ def _preprocessor(text: str) -> Any:
     module.__package__ = "preprocessed"
     with patch.dict(sys.modules, {**around, module.__name__: module}):
         exec(compile(text, "ast_preprocessor.py", "exec"), vars(module))  # noqa: S102  # what is to be tested
-    for found in vars(module).values():
-        if isinstance(found, type) and hasattr(found, "_get_imports_from_ast"):
-            made = found.__new__(found)
-            made.file_name = ""
-            return made
+    for collector in vars(module).values():
+        if isinstance(collector, type) and hasattr(collector, "_get_imports_from_ast"):
+            preprocessor = collector.__new__(collector)
+            preprocessor.file_name = ""
+            return preprocessor
     raise NotMeasured("no class of ast_preprocessor.py has _get_imports_from_ast")
 
 
 def _imported(preprocessor: Any, name: str) -> dict[str, Any]:
     """The imports that the preprocessor finds for a module of the package; empty if it raises ImportError."""
     module = sys.modules[f"{_PACKAGE}.{name}"]
-    found: dict[str, Any] = {}
+    imports: dict[str, Any] = {}
     try:
-        preprocessor.exec_imports(preprocessor._get_imports_from_ast(ast.parse(_SOURCES[name]), module), found)
+        preprocessor.exec_imports(preprocessor._get_imports_from_ast(ast.parse(_SOURCES[name]), module), imports)
     except ImportError as error:
         print(f"{name}: {error}", flush=True)
-    return found
+    return imports

@@ -70,12 +70,12 @@ def _suite(trial: Trial[SmokeTests], capabilities: list[int]) -> tuple[Suite, st
         )
     (root / _SETTINGS).write_text(files[_SETTINGS], encoding="utf-8")
     trial.used(["falsifiers/recsys/suites/test_hstu_smoke.py"])
-    given = {
+    environment = {
         "HSTU_SIZES": " ".join(map(str, trial.parameters["sizes"])),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    return Suite(root, ["--import-mode=importlib", "."], trial.workspace / "sessions", given), files[_FILE]
+    return Suite(root, ["--import-mode=importlib", "."], trial.workspace / "sessions", environment), files[_FILE]
 
 
 def _run(suite: Suite) -> Ledger:
@@ -89,7 +89,7 @@ def _run(suite: Suite) -> Ledger:
 def _line_of_backward(text: str) -> int:
     """Return the line of the first backward pass; past the end if there is none."""
     calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    lines = [one.lineno for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in _BACKWARD]
+    lines = [call.lineno for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _BACKWARD]
     return min(lines, default=len(text))
 
 

@@ -33,25 +33,25 @@ class Files(Protocol):
 
 def falsify(trial: Trial[Files]) -> None:
     """Collect all files, then the cases of one that remain after the filter."""
-    given = trial.parameters
+    parameters = trial.parameters
     folder = trial.workspace / "suite"
     folder.mkdir()
     with trial.subject_fault():
         files = trial.subject.files()
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    names: list[str] = given["files"]
+    names: list[str] = parameters["files"]
     broken, cases = _collected(folder, [])
     counts = Counter(case.partition("::")[0] for case in cases)
-    _, selected = _collected(folder, ["-k", given["filter"], given["filtered_file"]])
-    axes = {name: values.split(" | ") for name, _, values in (axis.partition(": ") for axis in given["axes"])}
+    _, selected = _collected(folder, ["-k", parameters["filter"], parameters["filtered_file"]])
+    axes = {name: values.split(" | ") for name, _, values in (axis.partition(": ") for axis in parameters["axes"])}
     chosen = Counter(tuple(values.get(name, "") for name in axes) for values in selected.values())
     stated = set(itertools.product(*axes.values()))
     trial.measure(
         collected=[counts[name] for name in names],
-        differences=[counts[name] - wanted for name, wanted in zip(names, given["cases"], strict=True)],
+        differences=[counts[name] - wanted for name, wanted in zip(names, parameters["cases"], strict=True)],
         broken=broken,
-        unfiltered=counts[given["filtered_file"]],
+        unfiltered=counts[parameters["filtered_file"]],
         selected=len(selected),
         missing=[", ".join(cell) for cell in sorted(stated - chosen.keys())],
         unstated=[", ".join(cell) for cell in sorted(chosen.keys() - stated)],

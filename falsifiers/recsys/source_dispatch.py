@@ -36,15 +36,17 @@ class FusedFunction(Protocol):
 
 def falsify(trial: Trial[FusedFunction]) -> None:
     """Run every width on every capability, forward and backward; then inputs that 10 or any GPU does not support."""
-    given = trial.parameters
-    table = dict(zip(given["capabilities"], zip(given["forward"], given["backward"], strict=True), strict=True))
-    narrow = given["head_dim"]
+    parameters = trial.parameters
+    table = dict(
+        zip(parameters["capabilities"], zip(parameters["forward"], parameters["backward"], strict=True), strict=True)
+    )
+    narrow = parameters["head_dim"]
     wrong, errors, asked = list[str](), list[float](), 0
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for capability, (forward, backward) in table.items():
-            for width in (narrow, *given["widths_on_10"]):
-                if capability == given["guarded"] and width == narrow:
+            for width in (narrow, *parameters["widths_on_10"]):
+                if capability == parameters["guarded"] and width == narrow:
                     continue
                 for dtype in ("bfloat16", "float16"):
                     one = _question({"width": width, "dtype": dtype}, trial)
@@ -54,7 +56,7 @@ def falsify(trial: Trial[FusedFunction]) -> None:
                         wrong.append(f"{capability}, {width}, {dtype}: {ran}")
                     if answer is not None:
                         errors += _errors(answer, one)
-        recomputed, answer = _both(trial, _question({"width": narrow}, trial), 9, given["guarded"])
+        recomputed, answer = _both(trial, _question({"width": narrow}, trial), 9, parameters["guarded"])
     trial.measure(
         asked=asked,
         wrong_operators=wrong,
@@ -64,17 +66,17 @@ def falsify(trial: Trial[FusedFunction]) -> None:
         recomputed_errors=[] if answer is None else _errors(answer, _question({"width": narrow}, trial)),
         elsewhere=[
             f"{capability}: {error}"
-            for capability in given["others"]
+            for capability in parameters["others"]
             if (error := _refusal(trial, {}, capability)) != "ValueError"
         ],
-        narrow_heads=_refusal(trial, {"width": narrow}, given["guarded"]),
-        float32=_refusal(trial, {"dtype": "float32"}, given["guarded"]),
-        contextuals=_refusal(trial, {"contextuals": 2}, given["guarded"]),
-        no_contextuals=_refusal(trial, {"contextuals": 0}, given["guarded"]),
+        narrow_heads=_refusal(trial, {"width": narrow}, parameters["guarded"]),
+        float32=_refusal(trial, {"dtype": "float32"}, parameters["guarded"]),
+        contextuals=_refusal(trial, {"contextuals": 2}, parameters["guarded"]),
+        no_contextuals=_refusal(trial, {"contextuals": 0}, parameters["guarded"]),
         contextuals_elsewhere=[
             f"{capability}: {error}"
             for capability in table
-            if capability != given["guarded"] and (error := _refusal(trial, {"contextuals": 2}, capability))
+            if capability != parameters["guarded"] and (error := _refusal(trial, {"contextuals": 2}, capability))
         ],
     )
     trial.resolve(device="cpu")
@@ -91,13 +93,15 @@ def _question(case: Mapping[str, Any], trial: Trial[Any]) -> Question:
     return question({**whole, "value_width": whole["width"]}, "cpu")
 
 
-def _both(trial: Trial[FusedFunction], one: Question, forward: int, backward: int) -> tuple[list[str], Answer | None]:
+def _both(
+    trial: Trial[FusedFunction], question: Question, forward: int, backward: int
+) -> tuple[list[str], Answer | None]:
     """The operators that ran, and the answer. If the function raises, the error ends the list."""
     trial.subject.calls.clear()
     answer = None
     with trial.subject_fault():
         try:
-            answer = trial.subject.forward(one, forward)(one.grad_output, backward)
+            answer = trial.subject.forward(question, forward)(question.grad_output, backward)
         except (ValueError, AssertionError) as error:
             return [*trial.subject.calls, type(error).__name__], None
         return list(trial.subject.calls), answer
@@ -113,7 +117,7 @@ def _refusal(trial: Trial[FusedFunction], case: Mapping[str, Any], capability: i
     return ""
 
 
-def _errors(answer: Answer, one: Question) -> list[float]:
-    right = truth(one)
+def _errors(answer: Answer, question: Question) -> list[float]:
+    right = truth(question)
     pairs = ((getattr(answer, part).double(), getattr(right, part).value) for part in _PARTS)
     return [float((found - value).norm() / value.norm()) for found, value in pairs]

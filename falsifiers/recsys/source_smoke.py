@@ -25,9 +25,9 @@ def falsify(trial: Trial[SmokeTests]) -> None:
             folder.mkdir(parents=True)
             (folder / _FILE).write_text(files[_FILE], encoding="utf-8")
     (root / _SETTINGS).write_text(files[_SETTINGS], encoding="utf-8")
-    given = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     chosen = ["--import-mode=importlib", "-k", _TEST, "."]
-    ledger = Suite(root, chosen, trial.workspace / "sessions", given).run()
+    ledger = Suite(root, chosen, trial.workspace / "sessions", environment).run()
     passed, failed = _cells(ledger, PASSED), _cells(ledger, "failed")
     trial.measure(
         broken=sorted(ledger.broken),

@@ -190,7 +190,7 @@ class _HostStream:
 
     def _begin(self, task: Callable[..., object], arguments: list[Any]) -> None:
         """Run a task, and revert what it wrote to its arguments until it ends."""
-        before = [(one, one.clone()) for one in _tensors(arguments)]
+        before = [(tensor, tensor.clone()) for tensor in _tensors(arguments)]
         task(*arguments)
         writes = [(_bytes(one), _bytes(one).clone(), _bytes(one) != _bytes(old)) for one, old in before]
         for one, old in before:
@@ -226,8 +226,8 @@ def _tensors(arguments: list[Any]) -> list[Tensor]:
     return [one for one in every if isinstance(one, Tensor)]
 
 
-def _bytes(one: Tensor) -> Tensor:
-    return one.reshape(-1).view(torch.uint8)
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 class _HostStreams:

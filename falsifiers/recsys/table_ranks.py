@@ -29,10 +29,10 @@ def of_ranks(trial: Trial[Tables]) -> Found:
     folder = trial.workspace / "ranks"
     work = partial(_found, trial.subject, trial.seed, folder)
     with trial.subject_fault():
-        found = run_of_ranks(RANKS, work, trial.device, folder)
-    for other in found[1:]:
-        found[0].add(other)
-    return found[0]
+        findings = run_of_ranks(RANKS, work, trial.device, folder)
+    for other in findings[1:]:
+        findings[0].add(other)
+    return findings[0]
 
 
 def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:

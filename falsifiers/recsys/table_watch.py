@@ -41,8 +41,8 @@ def laid(keys: Sequence[int], turn: int, device: str) -> Tensor:
     """Return keys on a device in one of three layouts: contiguous, at an odd address, or strided."""
     if turn % 3 == 1:
         return torch.tensor([0, *keys], device=device)[1:]
-    one = torch.tensor(keys, dtype=torch.int64, device=device)
-    return torch.stack([one, ~one], 1)[:, 0] if turn % 3 == 2 else one
+    tensor = torch.tensor(keys, dtype=torch.int64, device=device)
+    return torch.stack([tensor, ~tensor], 1)[:, 0] if turn % 3 == 2 else tensor
 
 
 @dataclass
@@ -76,13 +76,13 @@ class Found:
     @property
     def clean(self) -> bool:
         """Whether there are no errors beyond roundings, so that later steps are meaningful."""
-        return all(getattr(self, one.name) <= 1e-5 for one in fields(self))
+        return all(getattr(self, field.name) <= 1e-5 for field in fields(self))
 
     def add(self, other: Found) -> None:
         """Add the findings of another watch."""
-        for one in fields(self):
-            join = max if one.name.endswith("error") else sum
-            setattr(self, one.name, join((getattr(self, one.name), getattr(other, one.name))))
+        for quantity in fields(self):
+            join = max if quantity.name.endswith("error") else sum
+            setattr(self, quantity.name, join((getattr(self, quantity.name), getattr(other, quantity.name))))
 
 
 @dataclass
@@ -218,10 +218,10 @@ class Watch:
         threshold = score
         if self.recipe.scoring == "timestamp":
             names = dict(zip(whole["keys"].tolist(), whole["scores"].tolist(), strict=True))
-            threshold = min(names[key] for key, one in self.model.entries.items() if one.score == score)
+            threshold = min(names[key] for key, entry in self.model.entries.items() if entry.score == score)
         dumped = self._dumped(path, threshold)
         before, self.found.keys = self.found.keys, 0
-        right = {key: one for key, one in self.model.entries.items() if one.score >= score}
+        right = {key: entry for key, entry in self.model.entries.items() if entry.score >= score}
         self.compare_dump(dumped, right)
         self.found.increments += self.found.keys
         self.found.keys = before
@@ -251,15 +251,15 @@ class Watch:
         true_scores = [one.score for one in right]
         if self.recipe.scoring == "timestamp":
             scores, true_scores = _ranks(scores), _ranks(true_scores)
-        self.found.scores += sum(one != other for one, other in zip(scores, true_scores, strict=True))
+        self.found.scores += sum(score != other for score, other in zip(scores, true_scores, strict=True))
 
     def taken(self) -> Found:
         """Return the errors, and start again without any."""
         found, self.found = self.found, Found()
         return found
 
-    def _error(self, got: Tensor, right: Tensor) -> float:
-        return _relative(got.double(), right, self.recipe.rate / 16.0)
+    def _error(self, actual: Tensor, right: Tensor) -> float:
+        return _relative(actual.double(), right, self.recipe.rate / 16.0)
 
     def _dumped(self, path: Path, at_least: int | None) -> dict[str, Tensor]:
         """Write a dump and return its content, which must have one row per key, or none."""
@@ -280,11 +280,11 @@ class Watch:
             raise ValueError(f"{rows.dtype} {tuple(rows.shape)} are no rows of {len(keys)} keys")
 
 
-def _relative(got: Tensor, right: Tensor, least: float) -> float:
+def _relative(actual: Tensor, right: Tensor, least: float) -> float:
     """Return the largest error of a row, relative to its largest number plus `least`; infinite if not finite."""
-    if not got.numel():
+    if not actual.numel():
         return 0.0
-    worst = ((got - right).abs().amax(dim=1) / (right.abs().amax(dim=1) + least)).max()
+    worst = ((actual - right).abs().amax(dim=1) / (right.abs().amax(dim=1) + least)).max()
     return float(worst) if bool(worst.isfinite()) else float("inf")
 
 

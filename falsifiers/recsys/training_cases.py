@@ -104,7 +104,9 @@ def batches(of: Recipe, case: Case, parameters: Mapping[str, Any], count: int, d
     drawn = [_batch(of, case, parameters, chance, number) for number in range(count)]
     if torch.device(device).type != "cuda":
         return drawn
-    return [Batch({name: one.pin_memory() for name, one in batch.tensors.items()}, batch.longest) for batch in drawn]
+    return [
+        Batch({name: tensor.pin_memory() for name, tensor in batch.tensors.items()}, batch.longest) for batch in drawn
+    ]
 
 
 def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.Generator, number: int) -> Batch:
@@ -118,7 +120,7 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
     for user in range(users):
         seen = torch.full((int(history[user] + targets[user]),), tables - 1)
         kinds.append(torch.cat([present[user].nonzero()[:, 0], seen]))
-    lengths = torch.tensor([len(one) for one in kinds])
+    lengths = torch.tensor([len(kind) for kind in kinds])
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     table = torch.cat(kinds)
     candidate = torch.cat([torch.arange(n) >= n - t for n, t in zip(lengths, targets, strict=True)])

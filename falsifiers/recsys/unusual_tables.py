@@ -59,7 +59,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 def falsify_growth(trial: Trial[Tables]) -> None:
     """Fill tables to their largest size; then double one before a step, and an unbalanced one."""
     falsify_usual_growth(trial)
-    found = Found()
+    findings = Found()
     for cached in (0, 1):
         chance = chance_of(trial.seed, "behind", cached)
         recipe = Recipe(trial.parameters["dim"], 1, 2, "lfu", "adam", cached_buckets=cached)
@@ -78,8 +78,8 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.model.update(early, slopes)
         watch.evaluate(keys)
         watch.dump(trial.workspace / "table.safetensors")
-        found.add(watch.found)
-    found.add(_behind_an_equal_lookup(trial))
+        findings.add(watch.found)
+    findings.add(_behind_an_equal_lookup(trial))
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 2, 4, "lfu"), chance_of(trial.seed, "lopsided"))
     full = keys_in_bucket(0, 4, BUCKET + 1, trial.seed)  # a bucket of two that is one of four, too
     watch.repeat(full[:3])
@@ -87,8 +87,8 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     watch.train([key for key in range(20) if mixed(key) % 4][:1])
     watch.evaluate(full)
     watch.dump(trial.workspace / "table.safetensors")
-    found.add(watch.found)
-    trial.measure(behind_error=max(found.value_error, found.state_error), behind_wrong=_wrong(found))
+    findings.add(watch.found)
+    trial.measure(behind_error=max(findings.value_error, findings.state_error), behind_wrong=_wrong(findings))
 
 
 def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
@@ -162,6 +162,14 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
     trial.measure(ahead_wrong=max(_wrong(watch.found), int(not watch.found.clean)))
 
 
-def _wrong(found: Found) -> int:
+def _wrong(findings: Found) -> int:
     """Return how many keys, scores and sizes are wrong."""
-    return found.absent + found.survivors + found.sizes + found.capacities + found.scores + found.keys + found.hot
+    return (
+        findings.absent
+        + findings.survivors
+        + findings.sizes
+        + findings.capacities
+        + findings.scores
+        + findings.keys
+        + findings.hot
+    )

@@ -43,7 +43,7 @@ def falsify(trial: Trial[Upgrade]) -> None:
         steps = trial.subject.steps(package, new)
     for step in steps:
         _pip(own, step)
-    installed = {one.name: one.version for one in distributions(path=[str(_site(own))])}
+    installed = {distribution.name: distribution.version for distribution in distributions(path=[str(_site(own))])}
     trial.measure(
         missing_before=len(before),
         missing_straight=len(_missing(straight)),
@@ -57,7 +57,7 @@ def falsify(trial: Trial[Upgrade]) -> None:
 def _missing(place: Path) -> list[str]:
     """The files that installed packages list and that do not exist."""
     site = _site(place)
-    files = (str(file) for one in distributions(path=[str(site)]) for file in one.files or ())
+    files = (str(file) for distribution in distributions(path=[str(site)]) for file in distribution.files or ())
     return sorted(file for file in files if not file.endswith(".pyc") and not (site / file).exists())
 
 

@@ -41,20 +41,20 @@ class ArchiveCheck:
     @property
     def sound(self) -> bool:
         """Whether there is at least one cell and no fault."""
-        found = (self.absent, self.not_machine_code, self.other_target, self.other_kernel, self.stale, self.altered)
-        return self.cells > 0 and not any(found)
+        faults = (self.absent, self.not_machine_code, self.other_target, self.other_kernel, self.stale, self.altered)
+        return self.cells > 0 and not any(faults)
 
 
 def check(archive: Archive, kernels: Iterable[KernelSpec], targets: Iterable[int]) -> ArchiveCheck:
     """Check every cell of kernels x targets."""
     specs, capabilities = list(kernels), list(targets)
-    found: dict[str, list[str]] = {}
+    faults: dict[str, list[str]] = {}
     for sm in capabilities:
         for spec in specs:
             for kind, why in _faults(archive, spec, sm):
-                found.setdefault(kind, []).append(f"{spec.key} for sm_{sm}: {why}")
+                faults.setdefault(kind, []).append(f"{spec.key} for sm_{sm}: {why}")
     kinds = ("absent", "not_machine_code", "other_target", "other_kernel", "stale", "altered")
-    return ArchiveCheck(len(specs) * len(capabilities), *(tuple(found.get(kind, ())) for kind in kinds))
+    return ArchiveCheck(len(specs) * len(capabilities), *(tuple(faults.get(kind, ())) for kind in kinds))
 
 
 def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, str]]:

@@ -59,11 +59,11 @@ def census(look: Look, targets: Sequence[int]) -> Census:
     faults: dict[str, list[str]] = {"absent": [], "not_machine_code": []}
     kernels = 0
     if look.wanted:
-        found = _by_kernel(codes)
-        needed, lacking = _needed(look.wanted, found)
+        by_kernel = _by_kernel(codes)
+        needed, lacking = _needed(look.wanted, by_kernel)
         kernels = len(needed) + len(lacking)
         for name in needed:
-            _look_at(name, found[name], targets, faults)
+            _look_at(name, by_kernel[name], targets, faults)
         if look.vouched and not unseen:
             for pattern in lacking:
                 _look_at(f"a kernel like {pattern}", [], targets, faults)
@@ -109,19 +109,19 @@ def _unseen(look: Look, codes: Sequence[DeviceCode]) -> Iterator[str]:
 
 
 def _by_kernel(codes: Iterable[DeviceCode]) -> dict[str, list[DeviceCode]]:
-    found: dict[str, list[DeviceCode]] = {}
+    by_kernel: dict[str, list[DeviceCode]] = {}
     for code in codes:
         for kernel in code.kernels:
-            found.setdefault(kernel, []).append(code)
-    return found
+            by_kernel.setdefault(kernel, []).append(code)
+    return by_kernel
 
 
-def _needed(wanted: Iterable[Any], found: Mapping[str, object]) -> tuple[list[str], list[str]]:
+def _needed(patterns: Iterable[Any], kernels: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """The kernels that match an expression, and the expressions that match no kernel."""
     needed: dict[str, None] = {}
     lacking: list[str] = []
-    for pattern in wanted:
-        matching = [name for name in found if pattern.search(name)]
+    for pattern in patterns:
+        matching = [name for name in kernels if pattern.search(name)]
         needed |= dict.fromkeys(matching)
         if not matching:
             lacking.append(str(pattern.pattern))

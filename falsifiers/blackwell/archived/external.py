@@ -93,8 +93,8 @@ class Command(_Engine, CommandRun):
 
         An empty cache shows that nothing was compiled only if the driver would have refused or cached a compilation.
         """
-        if found := _files(computed):
-            return found
+        if paths := _files(computed):
+            return paths
         if not completed:
             raise NotObserved("the run did not complete, so an empty compute cache shows nothing")
         if watch is None:
@@ -115,8 +115,8 @@ class Command(_Engine, CommandRun):
             yield program.resolve()
 
     def _program(self, name: str) -> Path | None:
-        found = shutil.which(name, path=self.trainer.variables(self.values).get("PATH"))
-        return None if found is None else Path(found)
+        program = shutil.which(name, path=self.trainer.variables(self.values).get("PATH"))
+        return None if program is None else Path(program)
 
 
 class Recorded(_Engine, RecordedRun):
@@ -139,8 +139,8 @@ class Recorded(_Engine, RecordedRun):
         folder = Path(self.filled(text)) if text else None
         if folder is None or not folder.is_dir():
             raise NotObserved("the compute cache of the run was not kept (/files/compute_cache)")
-        if found := _files(folder):
-            return found
+        if paths := _files(folder):
+            return paths
         raise NotObserved(f"{folder} is empty, and there is no proof that the run used it")
 
     def _program(self, name: str) -> Path | None:

@@ -185,17 +185,17 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
             optimizer.zero_grad()
             compared = step in (1, 2, drawn, last) and not other
             products = seen.products
-            right, wanted = truth.gradients(weights, tokens) if compared else (0.0, [])
+            right, expected = truth.gradients(weights, tokens) if compared else (0.0, [])
             seen.products = products  # products of the true gradients are not the subject's
             with trial.subject_fault():
                 loss = model.loss(tokens)
                 loss.backward()
                 losses.append(float(loss.detach()))
             if compared:
-                errors += map(relative_error, (weight.grad for weight in weights), wanted)
+                errors += map(relative_error, (weight.grad for weight in weights), expected)
                 loss_errors.append(abs(losses[-1] - right) / max(1.0, right))
                 trial.measure(gradient_errors=errors, loss_errors=loss_errors)
-            del wanted
+            del expected
             with trial.subject_fault():
                 optimizer.step()
             if compared:
@@ -237,12 +237,12 @@ def _raised_key_errors(
     tokens = torch.randint(1, parameters["vocabulary"], (len(places), last + 2), generator=generator)
     tokens[torch.arange(len(places)), places] = 0
     tokens = tokens.to(weights["embedding"].device)
-    _, wanted = truth.gradients(list(weights.values()), tokens)
+    _, expected = truth.gradients(list(weights.values()), tokens)
     for weight in weights.values():
         weight.grad = None
     with trial.subject_fault():
         model.loss(tokens).backward()
-    return [relative_error(weight.grad, right) for weight, right in zip(weights.values(), wanted, strict=True)]
+    return [relative_error(weight.grad, right) for weight, right in zip(weights.values(), expected, strict=True)]
 
 
 @torch.no_grad()
@@ -256,7 +256,7 @@ def _make_unusual(trial: Trial[ArchivedEngine], weights: Mapping[str, Tensor]) -
     for layer in range(trial.parameters["layers"]):
         prefix = f"blocks.{layer}."
         offset_scores(
-            {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}, shape
+            {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}, shape
         )
     generator = torch.Generator().manual_seed(trial.seed)
     weights["norm"] *= (1.0 + 0.1 * torch.randn(shape.hidden, generator=generator)).to(weights["norm"])

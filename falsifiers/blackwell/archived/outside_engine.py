@@ -114,10 +114,10 @@ def _census(trial: Trial[OutsideEngine]) -> Census:
 @propagates
 def _faults(seen: Census, name: str) -> list[str]:
     """The faults of one kind. Their absence counts only if everything was seen."""
-    found = list(getattr(seen, name))[:_MOST_TOLD]
-    if not found:
+    faults = list(getattr(seen, name))[:_MOST_TOLD]
+    if not faults:
         _see_that_all_was_seen(seen)
-    return found
+    return faults
 
 
 @propagates
@@ -181,13 +181,13 @@ def _no_count(kernels: KernelTelling) -> str:
     return f"its output says {ready} made ready before the first step, but neither counts nor names compilations"
 
 
-def _measure_target(trial: Trial[OutsideEngine], told: str | None, watch: DeviceWatch | None) -> None:
+def _measure_target(trial: Trial[OutsideEngine], target: str | None, watch: DeviceWatch | None) -> None:
     """Record a violation if kernels were loaded for another target than the device's."""
-    if told is None or watch is None or watch.capability is None:
+    if target is None or watch is None or watch.capability is None:
         return
-    wanted = f"sm_{watch.capability}"
-    if told.lower().rstrip("af") != wanted:
-        trial.measure(other_target=[f"its kernels were loaded for {told}; the device is {wanted}"])
+    expected = f"sm_{watch.capability}"
+    if target.lower().rstrip("af") != expected:
+        trial.measure(other_target=[f"its kernels were loaded for {target}; the device is {expected}"])
 
 
 @propagates

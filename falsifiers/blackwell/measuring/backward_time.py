@@ -29,11 +29,13 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     Raises:
         NotMeasured: `ratio_limit` is in the interval.
     """
-    asked = trial.parameters
+    parameters = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
-    size = (1, asked["largest_tokens"], shape.hidden)
+    size = (1, parameters["largest_tokens"], shape.hidden)
     x, gradient = (torch.randn(size, generator=generator).to(trial.device) for _ in range(2))
-    layers = [new_weights(shape, layer, dtype=torch.float32, device=trial.device) for layer in range(asked["layers"])]
+    layers = [
+        new_weights(shape, layer, dtype=torch.float32, device=trial.device) for layer in range(parameters["layers"])
+    ]
     gpu = None if trial.device == "cpu" else _GpuClock()
 
     def arm(path: Path) -> Callable[[], None]:
@@ -53,7 +55,7 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
         arms = {_NEW: arm("new"), _OLD: arm("old")}
         timing = interleave(
             {**arms, _AGAIN: arms[_OLD]},
-            rounds=asked["rounds"],
+            rounds=parameters["rounds"],
             warmup=_WARMUP,
             seed=trial.seed,
             clock=gpu or time.perf_counter,
@@ -61,10 +63,10 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
     noise, slower = timing.ratio(_AGAIN, _OLD), timing.ratio(_NEW, _OLD, again=_AGAIN)
     trial.measure(noise=[noise.low, noise.high])
-    if not slower.settles(asked["ratio_limit"]):
+    if not slower.settles(parameters["ratio_limit"]):
         raise NotMeasured(
             f"this machine cannot decide: the path takes {slower.low:.3f} to {slower.high:.3f} of the old path's time, "
-            f"and the limit of {asked['ratio_limit']} is in that interval. The old path takes {noise.low:.3f} to "
+            f"and the limit of {parameters['ratio_limit']} is in that interval. The old path takes {noise.low:.3f} to "
             f"{noise.high:.3f} of its own time"
         )
     trial.measure(slower_low=slower.low, slower_high=slower.high)

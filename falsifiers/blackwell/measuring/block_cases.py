@@ -70,7 +70,7 @@ def block_case(
         for name in ("v.weight", "v.bias"):
             weights[name] *= 0.1
     return BlockCase(
-        {name: one.to(device, dtype) for name, one in weights.items()},
+        {name: weight.to(device, dtype) for name, weight in weights.items()},
         x.to(device, dtype),
         grad_output.to(device, dtype),
     )

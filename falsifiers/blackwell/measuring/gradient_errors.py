@@ -10,27 +10,27 @@ import torch
 from torch import Tensor
 
 
-def largest_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+def largest_error(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """The largest absolute difference of any element; infinite if a gradient is missing or has another shape."""
-    if not _comparable(found, expected):
+    if not _comparable(actual, expected):
         return math.inf
-    return worst([float(_difference(found[name], right).abs().max()) for name, right in expected.items()])
+    return worst([float(_difference(actual[name], right).abs().max()) for name, right in expected.items()])
 
 
-def largest_relative_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+def largest_relative_error(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """The largest `relative_error` of any gradient; infinite as above.
 
     In training, some parameters have gradients far below 1e-4. An error in such a gradient shows only relative to it.
     """
-    if not _comparable(found, expected):
+    if not _comparable(actual, expected):
         return math.inf
-    return worst([relative_error(found[name], right) for name, right in expected.items()])
+    return worst([relative_error(actual[name], right) for name, right in expected.items()])
 
 
-def relative_error(found: Tensor | None, wanted: Tensor) -> float:
+def relative_error(actual: Tensor | None, expected: Tensor) -> float:
     """The distance of two gradients relative to the length of the true one. None counts as zeros."""
-    length = float(torch.linalg.vector_norm(wanted.double()))
-    distance = float(torch.linalg.vector_norm(wanted.double() if found is None else _difference(found, wanted)))
+    length = float(torch.linalg.vector_norm(expected.double()))
+    distance = float(torch.linalg.vector_norm(expected.double() if actual is None else _difference(actual, expected)))
     return distance / length if length > 0.0 else 0.0 if distance == 0.0 else math.inf
 
 
@@ -49,9 +49,9 @@ def other_weights(weights: Sequence[Tensor], sizes: Mapping[str, tuple[int, ...]
     ]
 
 
-def _comparable(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:
-    return found.keys() == expected.keys() and all(found[name].shape == expected[name].shape for name in expected)
+def _comparable(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:
+    return actual.keys() == expected.keys() and all(actual[name].shape == expected[name].shape for name in expected)
 
 
-def _difference(found: Tensor, right: Tensor) -> Tensor:
-    return found.to(right.device).double() - right.double()
+def _difference(actual: Tensor, right: Tensor) -> Tensor:
+    return actual.to(right.device).double() - right.double()

@@ -31,16 +31,16 @@ def product_errors(backend: Backend, seed: int, device: str) -> list[float]:
         a, b = (torch.randn(size, generator=generator).to(device) for size in ((batches, m, k), (batches, k, n)))
         right = batches - 1 or 1
         a[right:], b[right:] = torch.nan, torch.nan
-        wanted = (a.double() @ b.double())[:right]
+        expected = (a.double() @ b.double())[:right]
         for transpose_a in (False, True):
             for transpose_b in (False, True):
-                found = backend.matmul(
+                actual = backend.matmul(
                     a.mT.contiguous() if transpose_a else a,
                     b.mT.contiguous() if transpose_b else b,
                     transpose_a=transpose_a,
                     transpose_b=transpose_b,
                 )
-                errors.append(largest_relative_error({"product": found[:right]}, {"product": wanted}))
+                errors.append(largest_relative_error({"product": actual[:right]}, {"product": expected}))
     return errors
 
 
@@ -48,22 +48,22 @@ def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) 
     """The relative error of the gradients of a norm over x [rows, columns]: of x, or of the weight over all rows."""
     generator = torch.Generator().manual_seed(seed)
     x, grad_output, weight = (torch.randn(one, generator=generator).to(device) for one in (size, size, size[1:]))
-    leaves = [one.double().requires_grad_() for one in (x, weight)]
+    leaves = [tensor.double().requires_grad_() for tensor in (x, weight)]
     with torch.enable_grad():
         output = F.rms_norm(leaves[0], size[1:], leaves[1], _EPS)
-    wanted = torch.autograd.grad(output, leaves, grad_output.double())
-    found = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, grad_output, _EPS), strict=True))
-    return largest_relative_error(found, dict(zip(found, wanted, strict=True)))
+    expected = torch.autograd.grad(output, leaves, grad_output.double())
+    actual = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, grad_output, _EPS), strict=True))
+    return largest_relative_error(actual, dict(zip(actual, expected, strict=True)))
 
 
 def overlong_error(backend: Backend, columns: int, device: str) -> float:
     """0 if the backend refuses the norm of a row that its adapter cannot bind; else the relative error of the norm."""
     x, weight = torch.linspace(-1.0, 1.0, columns).to(device), torch.ones(columns, device=device)
     try:
-        found = backend.rms_norm(x.unsqueeze(0), weight, _EPS)
+        actual = backend.rms_norm(x.unsqueeze(0), weight, _EPS)
     except Exception:  # a refusal, of whatever class
         return 0.0
-    return relative_error(found.squeeze(0), F.rms_norm(x.double(), (columns,), weight.double(), _EPS))
+    return relative_error(actual.squeeze(0), F.rms_norm(x.double(), (columns,), weight.double(), _EPS))
 
 
 def rotation_errors(backend: Backend, elements: int, head_dim: int, seed: int, device: str) -> list[float]:
@@ -99,11 +99,11 @@ def softmax_errors(backend: Backend, elements: int, seed: int, device: str) -> l
     scores += 1e5 * later
     leaf = scores.double().requires_grad_()
     with torch.enable_grad():
-        wanted = torch.softmax((scale * leaf).masked_fill(later, -math.inf), dim=-1)
-    (grad_scores,) = torch.autograd.grad(wanted, leaf, grad_output.double())
-    found = backend.causal_softmax(scores, scale)
-    of_found = backend.causal_softmax_backward(wanted.detach().float(), grad_output, scale)
-    return [relative_error(found, wanted.detach()), relative_error(of_found, grad_scores)]
+        expected = torch.softmax((scale * leaf).masked_fill(later, -math.inf), dim=-1)
+    (grad_scores,) = torch.autograd.grad(expected, leaf, grad_output.double())
+    actual = backend.causal_softmax(scores, scale)
+    of_found = backend.causal_softmax_backward(expected.detach().float(), grad_output, scale)
+    return [relative_error(actual, expected.detach()), relative_error(of_found, grad_scores)]
 
 
 def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) -> list[float]:
@@ -115,12 +115,12 @@ def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) 
     up, grad_output = (torch.randn(elements, generator=generator).to(device) for _ in range(2))
     few = elements // 2
     gate = torch.cat([torch.linspace(-100.0, 100.0, elements - few), torch.linspace(-4.0, 4.0, few)]).to(device)
-    leaves = [one.double().requires_grad_() for one in (gate, up)]
+    leaves = [tensor.double().requires_grad_() for tensor in (gate, up)]
     with torch.enable_grad():
-        wanted = F.silu(leaves[0]) * leaves[1]
-    of_leaves = torch.autograd.grad(wanted, leaves, grad_output.double())
-    found = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, grad_output))
-    return [relative_error(one, other) for one, other in zip(found, (wanted.detach(), *of_leaves), strict=True)]
+        expected = F.silu(leaves[0]) * leaves[1]
+    of_leaves = torch.autograd.grad(expected, leaves, grad_output.double())
+    actual = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, grad_output))
+    return [relative_error(one, other) for one, other in zip(actual, (expected.detach(), *of_leaves), strict=True)]
 
 
 def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:

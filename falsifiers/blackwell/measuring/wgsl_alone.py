@@ -44,7 +44,9 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
     model, sequence = trial.parameters["model"], trial.parameters["sequence"]
     truth, shape = TrueBlock(TRUE_SHAPES[model]), SHAPES[model]
     poison = block_case(truth.shape, (2, sequence + 133), trial.seed, trial.device)
-    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.grad_output)
+    nothing = BlockCase(
+        {name: weight * math.nan for name, weight in poison.weights.items()}, poison.x, poison.grad_output
+    )
     with trial.subject_fault():
         block_error(trial.subject.fallback(), shape, nothing, {})
     for number, steep in enumerate((False, True)):

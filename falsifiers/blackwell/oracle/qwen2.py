@@ -149,9 +149,9 @@ class TrueModel:
         """
         leaves = dict(zip(self.parameters, map(_leaf, weights), strict=True))
         total = 0.0
-        for one in tokens:
+        for token in tokens:
             with torch.enable_grad():
-                loss = self._loss(leaves, one.unsqueeze(0)) / len(tokens)
+                loss = self._loss(leaves, token.unsqueeze(0)) / len(tokens)
                 loss.backward()
             total += float(loss.detach())
         return total, [gradient for leaf in leaves.values() if (gradient := leaf.grad) is not None]
@@ -160,7 +160,9 @@ class TrueModel:
         x = F.embedding(tokens[:, :-1], weights["embedding"])
         for layer in range(self._layers):
             prefix = f"blocks.{layer}."
-            of_block = {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
+            of_block = {
+                name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)
+            }
             x = self._block.output(x, of_block)
         x = F.rms_norm(x, x.shape[-1:], weights["norm"], self._block.shape.eps)
         return F.cross_entropy((x @ weights["embedding"].T).flatten(0, 1), tokens[:, 1:].flatten())

@@ -61,15 +61,15 @@ def _launches(seen: Recording, watch: DeviceWatch, completed: bool) -> int:
 
 
 @propagates
-def _listed(seen: Recording, watch: DeviceWatch, found: Sequence[str], completed: bool) -> list[str]:
+def _listed(seen: Recording, watch: DeviceWatch, items: Sequence[str], completed: bool) -> list[str]:
     """What must not be. An empty list counts only if all was seen to the end."""
-    if not found:
+    if not items:
         _see_that_all_was_recorded(seen, watch)
         if not completed or seen.unended:
             raise NotObserved("a process did not come to its end, so nothing is known of the rest")
         if not seen.processes:
             raise NotObserved("no process of the engine started the CUDA driver")
-    return list(found[:_MOST_TOLD])
+    return list(items[:_MOST_TOLD])
 
 
 def _see_that_all_was_recorded(seen: Recording, watch: DeviceWatch) -> None:

@@ -148,10 +148,10 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tenso
 def _each(kernel: Kernel, inputs: Sequence[Tensor], outputs: int) -> list[Tensor]:
     """Run an element-wise kernel over tensors of one shape."""
     inputs = [tensor.contiguous() for tensor in inputs]
-    made = [torch.empty_like(inputs[0]) for _ in range(outputs)]
+    results = [torch.empty_like(inputs[0]) for _ in range(outputs)]
     size = inputs[0].numel()
-    kernel.launch((_ceiling(size, _ELEMENTS),), inputs[0].device.type, *inputs, *made, size, block=_ELEMENTS)
-    return made
+    kernel.launch((_ceiling(size, _ELEMENTS),), inputs[0].device.type, *inputs, *results, size, block=_ELEMENTS)
+    return results
 
 
 def _by_row(matrix: Tensor) -> Tensor:

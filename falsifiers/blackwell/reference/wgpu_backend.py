@@ -213,15 +213,15 @@ class WgpuBackend:
         return result
 
     def _elements(self, kernel: Kernel, results: int, *operands: WgpuTensor) -> list[WgpuTensor]:
-        made = [self._like(operands[0]) for _ in range(results)]
+        outputs = [self._like(operands[0]) for _ in range(results)]
         self._in_parts(
             kernel,
-            [(tensor, 1) for tensor in (*operands, *made)],
+            [(tensor, 1) for tensor in (*operands, *outputs)],
             operands[0].numel(),
             lambda first, count: [count, 1],
             lambda count: math.ceil(count / _THREADS),
         )
-        return made
+        return outputs
 
     def _column_sum(self, x: WgpuTensor, columns: int) -> WgpuTensor:
         """The sum over rows of x, taken as rows of `columns` elements: [columns]."""

@@ -83,7 +83,7 @@ def question(case: Mapping[str, Any], device: str) -> Question:
     if case["alike"]:
         student, teacher = student[:1].expand(case["rows"], -1), teacher[:1].expand(case["rows"], -1)
         labels = torch.where(labels == IGNORED, IGNORED, int(labels.max().clamp_min(0)))
-    tensors = (one.to(device, dtype).contiguous() for one in (student, student_head, teacher, teacher_head))
+    tensors = (tensor.to(device, dtype).contiguous() for tensor in (student, student_head, teacher, teacher_head))
     return Question(*tensors, labels.to(device), case["alpha"], case["temperature"], case["upstream"])
 
 

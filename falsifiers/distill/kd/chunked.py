@@ -22,8 +22,8 @@ def falsify(trial: Trial[KdLoss]) -> None:
     compare(trial, ("float64", "float32", *HALF), _errors)
     edges = [_at_an_edge(trial, size) for size in _EDGES if size <= trial.parameters["largest_vocabulary"]]
     trial.measure(
-        edge_loss_errors=[one["loss_errors_float32"] for one in edges],
-        edge_gradient_errors=[one["gradient_errors_float32"] for one in edges],
+        edge_loss_errors=[edge["loss_errors_float32"] for edge in edges],
+        edge_gradient_errors=[edge["gradient_errors_float32"] for edge in edges],
     )
 
 
@@ -31,19 +31,19 @@ def _at_an_edge(trial: Trial[KdLoss], vocabulary: int) -> dict[str, float]:
     """The errors of a float32 case with this vocabulary size."""
     (first, *_) = first_cases(("float32",))
     case = {**first, "vocabulary": vocabulary, "seed": trial.seed}
-    asked = question(case, trial.device)
-    right = truth(asked)
+    inputs = question(case, trial.device)
+    right = truth(inputs)
     with trial.subject_fault():
-        answer = trial.subject(asked)
-    return _errors(trial, case, asked, answer, right)
+        answer = trial.subject(inputs)
+    return _errors(trial, case, inputs, answer, right)
 
 
 def _errors(
-    trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
+    trial: Trial[KdLoss], case: Mapping[str, Any], question: Question, answer: Answer, right: Truth
 ) -> dict[str, float]:
     both = {"loss": value_errors, "gradient": gradient_errors}
     return {
         f"{part}_{name}": error
         for part, measure in both.items()
-        for name, error in measure(trial, case, asked, answer, right).items()
+        for name, error in measure(trial, case, question, answer, right).items()
     }

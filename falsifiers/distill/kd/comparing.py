@@ -16,7 +16,7 @@ class Measure(Protocol):
     """The measurements of a claim on one case."""
 
     def __call__(
-        self, trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth, /
+        self, trial: Trial[KdLoss], case: Mapping[str, Any], question: Question, answer: Answer, right: Truth, /
     ) -> dict[str, float]:
         """Measurements by name; each is an item of a list that the contract bounds."""
         ...
@@ -31,13 +31,15 @@ def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> 
     state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question(case, trial.device)
-        right = truth(asked)  # before the call, because a subject may overwrite its inputs
-        tensors = (asked.student, asked.student_head, asked.teacher, asked.teacher_head, asked.labels)
+        inputs = question(case, trial.device)
+        right = truth(inputs)  # before the call, because a subject may overwrite its inputs
+        tensors = (inputs.student, inputs.student_head, inputs.teacher, inputs.teacher_head, inputs.labels)
         with trial.subject_fault(), state.watched(*tensors):
-            answer = trial.subject(asked)
-            devices.update(one.device.type for one in (answer.loss, answer.student_gradient, answer.head_gradient))
-        return measure(trial, case, asked, answer, right)
+            answer = trial.subject(inputs)
+            devices.update(
+                tensor.device.type for tensor in (answer.loss, answer.student_gradient, answer.head_gradient)
+            )
+        return measure(trial, case, inputs, answer, right)
 
     first = first_cases(dtypes)
     drawn = cases(trial.parameters, dtypes)

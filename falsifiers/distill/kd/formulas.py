@@ -40,34 +40,34 @@ class Truth:
     sizes: tuple[float, float]
 
 
-def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
+def truth(question: Question, *, divergence_weight: float | None = None) -> Truth:
     """Evaluate the formulas.
 
     Args:
-        asked: in any dtype; its numbers are taken as exact.
+        question: in any dtype; its numbers are taken as exact.
         divergence_weight: replaces `(1 - alpha) * T^2` for losses of another convention.
     """
-    alpha, temperature = asked.alpha, asked.temperature
+    alpha, temperature = question.alpha, question.temperature
     weight = (1.0 - alpha) * temperature**2 if divergence_weight is None else divergence_weight
-    student, head = asked.student.double(), asked.student_head.double()
-    logits, wanted = student @ head.T, asked.teacher.double() @ asked.teacher_head.double().T
-    counts = asked.labels != IGNORED
-    labels = asked.labels.clamp_min(0).unsqueeze(-1)
+    student, head = question.student.double(), question.student_head.double()
+    logits, teacher_logits = student @ head.T, question.teacher.double() @ question.teacher_head.double().T
+    counts = question.labels != IGNORED
+    labels = question.labels.clamp_min(0).unsqueeze(-1)
     rows = max(1, int(counts.sum()))
 
-    log_q, log_p = log_probabilities(logits, temperature), log_probabilities(wanted, temperature)
+    log_q, log_p = log_probabilities(logits, temperature), log_probabilities(teacher_logits, temperature)
     p = log_p.exp()
     surprises = -log_probabilities(logits).gather(-1, labels).squeeze(-1)
     divergences = (p * (log_p - log_q)).sum(dim=-1)
     magnitudes = alpha * surprises + weight * (p * (log_p.abs() + log_q.abs())).sum(dim=-1)
     # How much an error of a logit changes the loss at most: a logit is only exact relative to its size.
-    magnitudes += (alpha + weight / temperature) * (logits.abs().amax(dim=-1) + wanted.abs().amax(dim=-1))
+    magnitudes += (alpha + weight / temperature) * (logits.abs().amax(dim=-1) + teacher_logits.abs().amax(dim=-1))
 
     gradient = alpha * log_probabilities(logits).exp() + weight / temperature * (log_q.exp() - p)
     gradient.scatter_add_(-1, labels, torch.full_like(surprises, -alpha).unsqueeze(-1))
-    gradient *= (asked.upstream / rows) * counts.double().unsqueeze(-1)
-    bound = abs(asked.upstream) * (alpha + weight / temperature)
-    tiny = torch.finfo(asked.student.dtype).tiny * max(1.0, abs(asked.upstream))
+    gradient *= (question.upstream / rows) * counts.double().unsqueeze(-1)
+    bound = abs(question.upstream) * (alpha + weight / temperature)
+    tiny = torch.finfo(question.student.dtype).tiny * max(1.0, abs(question.upstream))
     sizes = gradient.abs().clamp_min(tiny)
     return Truth(
         loss=float(((alpha * surprises + weight * divergences) * counts).sum() / rows),

@@ -27,14 +27,14 @@ def falsify(trial: Trial[KdLoss]) -> None:
 
 
 def gradient_errors(
-    trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
+    trial: Trial[KdLoss], case: Mapping[str, Any], question: Question, answer: Answer, right: Truth
 ) -> dict[str, float]:
     """The error of the gradients; in float64 also their distance from differences of the subject's own loss."""
     if case["dtype"] in HALF:
         return {"errors_half": _rounding(answer, right)}
     errors = {f"errors_{precision(case)}": _error(answer, right)}
     if case["dtype"] == "float64":
-        errors["inconsistencies"] = _inconsistency(trial, asked, answer, right, case["seed"])
+        errors["inconsistencies"] = _inconsistency(trial, question, answer, right, case["seed"])
     return errors
 
 
@@ -45,8 +45,8 @@ def _rounding(answer: Answer, right: Truth) -> float:
     """
     pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
     return largest(
-        float((got.double() - true).abs().max()) / _scale(size, most)
-        for (got, true), size, most in zip(pairs, right.sizes, right.largest, strict=True)
+        float((actual.double() - true).abs().max()) / _scale(size, most)
+        for (actual, true), size, most in zip(pairs, right.sizes, right.largest, strict=True)
     )
 
 
@@ -54,12 +54,12 @@ def _error(answer: Answer, right: Truth) -> float:
     """The largest error of an element of either gradient, relative to that gradient's largest element."""
     pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
     return largest(
-        float((got.double() - true).abs().max()) / _scale(float(true.abs().max()), most)
-        for (got, true), most in zip(pairs, right.largest, strict=True)
+        float((actual.double() - true).abs().max()) / _scale(float(true.abs().max()), most)
+        for (actual, true), most in zip(pairs, right.largest, strict=True)
     )
 
 
-def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right: Truth, seed: int) -> float:
+def _inconsistency(trial: Trial[KdLoss], question: Question, answer: Answer, right: Truth, seed: int) -> float:
     """The distance of the gradients from a difference of the subject's own losses along one direction of all inputs.
 
     A value and a gradient of different losses show here without a known formula.
@@ -67,9 +67,9 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
     generator = torch.Generator().manual_seed(seed)
     directions = [
         torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
-        for tensor in (asked.student, asked.student_head)
+        for tensor in (question.student, question.student_head)
     ]
-    for direction, other in zip(directions, (asked.student_head, asked.student), strict=True):
+    for direction, other in zip(directions, (question.student_head, question.student), strict=True):
         # In one unit of either direction, no logit moves by more than 1.
         direction /= max(1e-30, float(other.norm(dim=-1).max() * direction.norm(dim=-1).max()))
     gradients = (answer.student_gradient, answer.head_gradient)
@@ -78,14 +78,14 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
     def moved(steps: float) -> float:
         student, head = (
             tensor + steps * _STEP * way
-            for tensor, way in zip((asked.student, asked.student_head), directions, strict=True)
+            for tensor, way in zip((question.student, question.student_head), directions, strict=True)
         )
         with trial.subject_fault():
-            return float(trial.subject(dataclasses.replace(asked, student=student, student_head=head)).loss)
+            return float(trial.subject(dataclasses.replace(question, student=student, student_head=head)).loss)
 
     difference = (8.0 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12.0 * _STEP)
-    steepest = asked.alpha + (1.0 - asked.alpha) * asked.temperature
-    return abs(along / asked.upstream - difference) / _scale(abs(difference), steepest)
+    steepest = question.alpha + (1.0 - question.alpha) * question.temperature
+    return abs(along / question.upstream - difference) / _scale(abs(difference), steepest)
 
 
 def _scale(size: float, most: float) -> float:

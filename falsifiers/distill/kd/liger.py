@@ -40,21 +40,21 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
     state = _state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked, beta = question(case, trial.device), case["beta"]
-        wanted, magnitude = _formula(asked, beta)
-        right = truth(asked)  # before the call, because a subject may overwrite its inputs
-        with trial.subject_fault(), state.watched(asked.student, asked.student_head, asked.teacher, asked.labels):
-            plain = trial.subject(asked, hard=asked.alpha, soft=1.0 - asked.alpha, beta=beta)
-            squared = (1.0 - asked.alpha) * asked.temperature**2
-            ours = trial.subject(asked, hard=asked.alpha, soft=squared, beta=0.0)
+        inputs, beta = question(case, trial.device), case["beta"]
+        expected, magnitude = _formula(inputs, beta)
+        right = truth(inputs)  # before the call, because a subject may overwrite its inputs
+        with trial.subject_fault(), state.watched(inputs.student, inputs.student_head, inputs.teacher, inputs.labels):
+            plain = trial.subject(inputs, hard=inputs.alpha, soft=1.0 - inputs.alpha, beta=beta)
+            squared = (1.0 - inputs.alpha) * inputs.temperature**2
+            ours = trial.subject(inputs, hard=inputs.alpha, soft=squared, beta=0.0)
             devices.update({plain.loss.device.type, ours.head_gradient.device.type})
             losses = float(plain.loss), float(ours.loss)
         return {
-            "errors": abs(losses[0] - wanted) / max(1.0, magnitude),
+            "errors": abs(losses[0] - expected) / max(1.0, magnitude),
             "errors_as_ours": abs(losses[1] - right.loss) / max(1.0, right.magnitude),
             "gradient_errors_as_ours": largest(
-                float((got.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * most, 1e-30)
-                for got, true, most in zip(
+                float((actual.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * most, 1e-30)
+                for actual, true, most in zip(
                     (ours.student_gradient, ours.head_gradient),
                     (right.student_gradient, right.head_gradient),
                     right.largest,
@@ -85,11 +85,11 @@ def _state_check(trial: Trial[WeightedKdLoss]) -> StateCheck:
     def formulas(
         *tensors: Tensor, temperature: float, upstream: float, hard: float, soft: float, beta: float
     ) -> tuple[Tensor, ...]:
-        leaves = [one.detach().requires_grad_() for one in tensors[:2]]
-        asked = Question(*leaves, *tensors[2:], 0.0, temperature, upstream)
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors[:2]]
+        question = Question(*leaves, *tensors[2:], 0.0, temperature, upstream)
         with torch.enable_grad():
-            surprises, divergences, _ = _parts(asked, beta)
-            counts = asked.labels != IGNORED
+            surprises, divergences, _ = _parts(question, beta)
+            counts = question.labels != IGNORED
             terms = torch.where(counts, hard * surprises + soft * divergences, 0.0)
             mean = terms.sum() / counts.sum().clamp_min(1)
         return mean.detach(), *torch.autograd.grad(upstream * mean, leaves)
@@ -103,34 +103,36 @@ def _state_check(trial: Trial[WeightedKdLoss]) -> StateCheck:
     return StateCheck(trial, loss, formulas, arguments, dtypes=("float32",), differentiable=False)
 
 
-def _parts(asked: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+def _parts(question: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
     """The cross entropy and the divergence of each row [rows], and the size of the divergence's terms.
 
     JSD_beta = beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s. JSD_0 is KL(t || s), and JSD_1 is
     KL(s || t).
     """
-    logits = asked.student.double() @ asked.student_head.double().T
-    log_q = log_probabilities(logits, asked.temperature)
-    log_p = log_probabilities(asked.teacher.double() @ asked.teacher_head.double().T, asked.temperature)
+    logits = question.student.double() @ question.student_head.double().T
+    log_q = log_probabilities(logits, question.temperature)
+    log_p = log_probabilities(question.teacher.double() @ question.teacher_head.double().T, question.temperature)
     if beta in (0.0, 1.0):
         one, other = (log_p, log_q) if beta == 0.0 else (log_q, log_p)
         divergences = (one.exp() * (one - other)).sum(dim=-1)
     else:
         mixed = torch.logaddexp(log_p + math.log(beta), log_q + math.log(1.0 - beta))
-        of_teacher, of_student = ((one.exp() * (one - mixed)).sum(dim=-1) for one in (log_p, log_q))
+        of_teacher, of_student = ((tensor.exp() * (tensor - mixed)).sum(dim=-1) for tensor in (log_p, log_q))
         divergences = beta * of_teacher + (1.0 - beta) * of_student
-    surprises = -log_probabilities(logits).gather(-1, asked.labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    surprises = -log_probabilities(logits).gather(-1, question.labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
     sizes = log_p.exp() * (log_p.abs() + log_q.abs()) + log_q.exp() * (log_p.abs() + log_q.abs())
     return surprises, divergences, sizes.sum(dim=-1)
 
 
-def _formula(asked: Question, beta: float) -> tuple[float, float]:
+def _formula(question: Question, beta: float) -> tuple[float, float]:
     """`alpha * CE + (1 - alpha) * JSD_beta` without a factor T^2, and the size of its terms; both in float64.
 
     Both are averaged over the tokens that count.
     """
-    surprises, divergences, sizes = _parts(asked, beta)
-    counts = asked.labels != IGNORED
+    surprises, divergences, sizes = _parts(question, beta)
+    counts = question.labels != IGNORED
     rows = max(1, int(counts.sum()))
-    terms, magnitudes = (asked.alpha * surprises + (1.0 - asked.alpha) * one for one in (divergences, sizes))
+    terms, magnitudes = (
+        question.alpha * surprises + (1.0 - question.alpha) * tensor for tensor in (divergences, sizes)
+    )
     return float((terms * counts).sum() / rows), float((magnitudes * counts).sum() / rows)

@@ -55,10 +55,10 @@ def _formulas(
     upstream: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and gradients by the formulas of `falsifiers.distill.kd.formulas`, in the dtype of the inputs."""
-    logits, wanted = student @ student_head.T, teacher @ teacher_head.T
+    logits, teacher_logits = student @ student_head.T, teacher @ teacher_head.T
     counts, targets = labels != IGNORED, labels.clamp_min(0).unsqueeze(-1)
     rows = counts.sum().clamp_min(1)
-    log_q, log_p = (logits / temperature).log_softmax(-1), (wanted / temperature).log_softmax(-1)
+    log_q, log_p = (logits / temperature).log_softmax(-1), (teacher_logits / temperature).log_softmax(-1)
     surprises = -logits.log_softmax(-1).gather(-1, targets).squeeze(-1)
     divergences = (log_p.exp() * (log_p - log_q)).sum(-1)
     losses = alpha * surprises + (1.0 - alpha) * temperature**2 * divergences

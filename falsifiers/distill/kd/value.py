@@ -18,7 +18,7 @@ def falsify(trial: Trial[KdLoss]) -> None:
 
 
 def value_errors(
-    trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
+    trial: Trial[KdLoss], case: Mapping[str, Any], question: Question, answer: Answer, right: Truth
 ) -> dict[str, float]:
     """The error of the loss. Above 1 nat it is relative to the loss's terms, which limit the precision of their sum."""
     return {f"errors_{precision(case)}": abs(float(answer.loss) - right.loss) / max(1.0, right.magnitude)}

@@ -35,11 +35,11 @@ class HeldOut:
     @classmethod
     def of(cls, trial: Trial[Any]) -> HeldOut:
         """Draw the parameters' `held_out_batches` of `batch` sequences of `sequence` tokens."""
-        wanted = trial.parameters
-        text = Text.read(wanted, trial.cache)
+        parameters = trial.parameters
+        text = Text.read(parameters, trial.cache)
         drawn = [
-            draw(text.held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
-            for index in range(wanted["held_out_batches"])
+            draw(text.held_out, (_SEED, index), parameters["batch"], parameters["sequence"])
+            for index in range(parameters["held_out_batches"])
         ]
         blind = _frequencies(text).log()[torch.cat([labels.flatten() for _, labels in drawn])]
         batches = tuple((inputs.to(trial.device), labels.to(trial.device)) for inputs, labels in drawn)

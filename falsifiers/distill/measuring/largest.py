@@ -12,5 +12,5 @@ def largest(numbers: Iterable[float]) -> float:
     Raises:
         NotObserved: a number is hidden.
     """
-    found = list(map(float, numbers))
-    return max(found) if found and not any(map(math.isnan, found)) else math.nan
+    values = list(map(float, numbers))
+    return max(values) if values and not any(map(math.isnan, values)) else math.nan

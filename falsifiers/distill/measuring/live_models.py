@@ -46,10 +46,10 @@ class LiveModels:
     @torch.no_grad()
     def answer(self, model: nn.Module, tokens: Tensor) -> Tensor:
         """The logits [batch, sequence, vocabulary] of a live model's weights, in float32."""
-        theirs, weights = self._theirs[model], dict(model.named_parameters())
-        for name, weight in theirs.named_parameters():
+        live, weights = self._theirs[model], dict(model.named_parameters())
+        for name, weight in live.named_parameters():
             weight.copy_(weights[name])
-        logits: Tensor = theirs(input_ids=tokens, use_cache=False).logits
+        logits: Tensor = live(input_ids=tokens, use_cache=False).logits
         return logits[..., : self._vocabulary]
 
 
@@ -60,14 +60,14 @@ def _built(setting: Setting, model: nn.Module) -> Any:
         raise NotObserved(f"{type(model).__name__} has no configuration that transformers knows")
     with tempfile.TemporaryDirectory(dir=setting.workspace) as folder, torch.no_grad():
         config.save_pretrained(folder)
-        weights = {name: one.detach() for name, one in model.named_parameters()}
+        weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
         try:
-            found = built(Path(folder), "", weights, setting)
+            rebuilt = built(Path(folder), "", weights, setting)
         except NotObserved as error:
             raise NotObserved(f"transformers builds no model of these weights from {type(config).__name__}") from error
-    if not type(found).__module__.startswith("transformers."):
-        raise NotObserved(f"{type(found).__name__} is a class of the subject's own")
-    return found
+    if not type(rebuilt).__module__.startswith("transformers."):
+        raise NotObserved(f"{type(rebuilt).__name__} is a class of the subject's own")
+    return rebuilt
 
 
 def _held_out(setting: Setting, trainer: Trainer) -> HeldOut:

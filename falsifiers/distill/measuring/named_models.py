@@ -37,23 +37,22 @@ def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, i
     Raises:
         NotObserved: one of them cannot be read, or the text is too short.
     """
-    wanted = setting.parameters
+    parameters = setting.parameters
     content = _content(Path(text))
     tokens, vocabulary = _tokens(content, tokenizer)
-    length = max(wanted["sequence"] + 1, len(tokens) // (_BLOCKS * _EVERY))
+    length = max(parameters["sequence"] + 1, len(tokens) // (_BLOCKS * _EVERY))
     blocks = [tokens[start : start + length] for start in range(0, len(tokens) - length + 1, length)]
     if len(blocks) < _EVERY:
-        raise NotObserved(
-            f"{text} has {len(tokens)} tokens; {_EVERY * (wanted['sequence'] + 1)} are needed to evaluate a tenth of it"
-        )
+        needed = _EVERY * (parameters["sequence"] + 1)
+        raise NotObserved(f"{text} has {len(tokens)} tokens; {needed} are needed to evaluate a tenth of it")
     held_out = blocks[_EVERY - 1 :: _EVERY]
     counts = torch.ones(vocabulary, dtype=torch.float64)
     for number, block in enumerate(blocks, start=1):
         if number % _EVERY:
             counts += torch.from_numpy(np.bincount(block, minlength=vocabulary))
     drawn = [
-        draw(held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
-        for index in range(wanted["held_out_batches"])
+        draw(held_out, (_SEED, index), parameters["batch"], parameters["sequence"])
+        for index in range(parameters["held_out_batches"])
     ]
     blind = (counts / counts.sum()).log()[torch.cat([labels.flatten() for _, labels in drawn])]
     batches = tuple((inputs.to(setting.device), labels.to(setting.device)) for inputs, labels in drawn)
@@ -120,8 +119,8 @@ def _tokens(content: bytes, tokenizer: str) -> tuple[Tokens, int]:
         return np.frombuffer(content, dtype=np.uint8), 256
     read = _tokenizer(tokenizer)
     lines = content.decode(errors="replace").splitlines(keepends=True)
-    found = read.encode_batch(lines, add_special_tokens=False)
-    return np.array([token for one in found for token in one.ids], dtype=np.int64), read.get_vocab_size()
+    encodings = read.encode_batch(lines, add_special_tokens=False)
+    return np.array([token for encoding in encodings for token in encoding.ids], dtype=np.int64), read.get_vocab_size()
 
 
 def _tokenizer(named: str) -> tokenizers.Tokenizer:
@@ -186,14 +185,14 @@ def built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Sett
         else:
             raise NotObserved(f"there is no config.json beside {place}; name one as /models/config")
     model.tie_weights()
-    wanted = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     if strange := sorted(
-        name for name, weight in wanted.items() if name not in weights or weights[name].shape != weight.shape
+        name for name, weight in parameters.items() if name not in weights or weights[name].shape != weight.shape
     ):
         raise NotObserved(
             f"the weights {place} do not fit {file or named}: {strange[0]} is missing or has another shape"
         )
-    for name, weight in wanted.items():
+    for name, weight in parameters.items():
         weight.copy_(weights[name])
     return model.to(device).eval()
 

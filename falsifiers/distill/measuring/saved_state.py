@@ -47,19 +47,21 @@ def is_misnumbered(path: Path, step: int) -> bool:
     says = [metadata_of(file) for file in _files(path) if file.suffix == ".safetensors"]
     with contextlib.suppress(OSError, ValueError, KeyError):
         says.append({"step": str(json.loads((path / _STATE).read_text())["global_step"])})
-    return any(metadata.untrue_step(one, step) for one in says)
+    return any(metadata.untrue_step(text, step) for text in says)
 
 
-def unlike(files: WeightFiles, one: Path, other: Path) -> list[str]:
+def unlike(files: WeightFiles, first: Path, second: Path) -> list[str]:
     """The names of the tensors that two checkpoints do not both hold with the same dtype, shape and bits."""
-    if not (one.is_dir() or other.is_dir()):
-        return unlike_tensors(one, other)
+    if not (first.is_dir() or second.is_dir()):
+        return unlike_tensors(first, second)
     try:
-        (mine, _), (theirs, _) = files.read_checkpoint(one), files.read_checkpoint(other)
+        (first_tensors, _), (second_tensors, _) = files.read_checkpoint(first), files.read_checkpoint(second)
     except (OSError, Unreadable) as error:
-        return [f"{one.name}: {error}"]
-    return sorted(mine.keys() ^ theirs.keys()) + [
-        name for name in sorted(mine.keys() & theirs.keys()) if not same_tensor(mine[name], theirs[name])
+        return [f"{first.name}: {error}"]
+    return sorted(first_tensors.keys() ^ second_tensors.keys()) + [
+        name
+        for name in sorted(first_tensors.keys() & second_tensors.keys())
+        if not same_tensor(first_tensors[name], second_tensors[name])
     ]
 
 

@@ -66,12 +66,12 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
 @propagates
 def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
     """The student's cross entropy."""
-    found = []
+    entropies = []
     for inputs, labels in held_out.batches:
         with trial.subject_fault():
             logits = trial.subject.student_logits(inputs)
-        found += [float(surprise(of_row, wanted)) for of_row, wanted in zip(logits, labels, strict=True)]
-    return fmean(found)
+        entropies += [float(surprise(of_row, wanted)) for of_row, wanted in zip(logits, labels, strict=True)]
+    return fmean(entropies)
 
 
 @propagates

@@ -27,7 +27,7 @@ def measure_teacher_cache(trial: Trial[Any]) -> dict[str, Tensor]:
 
     Returns: the weights of the first teacher; hidden if the subject does not show them.
     """
-    asked = {**trial.parameters, **SMALL}
+    parameters = {**trial.parameters, **SMALL}
     first = _teacher(trial, SMALL)
     if isinstance(first, Unobserved):
         trial.measure(unchanged_by=first, damage=first)
@@ -37,10 +37,10 @@ def measure_teacher_cache(trial: Trial[Any]) -> dict[str, Tensor]:
     others = {
         "corpus": str(text),
         "dtype": "float64",
-        "sequence": max(2, asked["sequence"] // 2),
-        "teacher_batch": asked["teacher_batch"] + 1,
-        "teacher_learning_rate": 2 * asked["teacher_learning_rate"],
-        "teacher_seed": asked["teacher_seed"] + 1,
+        "sequence": max(2, parameters["sequence"] // 2),
+        "teacher_batch": parameters["teacher_batch"] + 1,
+        "teacher_learning_rate": 2 * parameters["teacher_learning_rate"],
+        "teacher_seed": parameters["teacher_seed"] + 1,
         "teacher_steps": 3,
     }
     same = [name for name, value in others.items() if _equal(first, _teacher(trial, {**SMALL, name: value}))]
@@ -73,10 +73,10 @@ def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]
             return weights
         if not weights:
             raise ValueError("teacher_weights() returned none")
-        return {name: one.detach().cpu().clone() for name, one in weights.items()}
+        return {name: weight.detach().cpu().clone() for name, weight in weights.items()}
 
 
-def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        first[name].dtype == second[name].dtype and torch.equal(first[name], second[name]) for name in first
     )

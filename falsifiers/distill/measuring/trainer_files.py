@@ -22,8 +22,8 @@ _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """The checkpoint from which `resume_from_checkpoint=True` resumes; None if there is none."""
-    found = get_last_checkpoint(str(directory)) if directory.is_dir() else None
-    return None if found is None else Path(found)
+    newest = get_last_checkpoint(str(directory)) if directory.is_dir() else None
+    return None if newest is None else Path(newest)
 
 
 class TrainerFiles:
@@ -102,8 +102,8 @@ def _slots(path: Path) -> dict[str, Tensor]:
         return {}
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise Unreadable(f"{path}: {error}") from error
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     with contextlib.suppress(KeyError, AttributeError):
         for number, slots in state["state"].items():
-            found |= {f"optimizer.{number}.{slot}": one for slot, one in slots.items() if isinstance(one, Tensor)}
-    return found
+            tensors |= {f"optimizer.{number}.{slot}": one for slot, one in slots.items() if isinstance(one, Tensor)}
+    return tensors

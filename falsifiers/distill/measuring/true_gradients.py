@@ -46,12 +46,12 @@ class TrueGradients:
         tolerance = TOLERANCES["bfloat16" if dtype in (torch.bfloat16, torch.float16) else "float32"]["gradient"]
         try:
             expected = self._shadow.step(1, before, *batch, teacher).gradients
-            found = worst(differences("gradient", seen, expected))["gradient"]
-            if found.ratio > tolerance:
+            largest = worst(differences("gradient", seen, expected))["gradient"]
+            if largest.ratio > tolerance:
                 rounded = self._shadow.step(1, before, *batch, teacher, dtype).gradients
-                found = worst(differences("gradient", seen, expected, rounded=rounded))["gradient"]
+                largest = worst(differences("gradient", seen, expected, rounded=rounded))["gradient"]
         except NotTheModel as error:
             print(f"not {self._shadow.configuration.model}: {error}")
             return math.inf
-        print(f"largest error of a gradient: {found.tensor}, {found.ratio:.3g}")
-        return found.ratio / tolerance
+        print(f"largest error of a gradient: {largest.tensor}, {largest.ratio:.3g}")
+        return largest.ratio / tolerance

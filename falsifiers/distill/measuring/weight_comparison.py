@@ -75,12 +75,12 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
     F-DISTILL-CKPT-PERIOD-001 prescribes the name for our own trainer. Files in subfolders do not count: they do not
     have their final name yet.
     """
-    found: dict[int, Path] = {}
+    checkpoints: dict[int, Path] = {}
     with contextlib.suppress(OSError):
         for path in directory.iterdir():
             if (step := checkpoint_step(path)) is not None:
-                found[step] = path
-    return dict(sorted(found.items()))
+                checkpoints[step] = path
+    return dict(sorted(checkpoints.items()))
 
 
 def checkpoint_step(path: Path) -> int | None:
@@ -103,26 +103,26 @@ def metadata_of(path: Path) -> dict[str, str]:
     return {}
 
 
-def unlike_tensors(one: Path, other: Path) -> list[str]:
+def unlike_tensors(first: Path, second: Path) -> list[str]:
     """The names of the tensors that two safetensors files do not both hold with the same dtype, shape and bits.
 
     One tensor of each file is in memory at a time. If a file cannot be read, the result is its name.
     """
     try:
-        with safe_open(one, framework="pt") as mine, safe_open(other, framework="pt") as theirs:
-            names, others = set(mine.keys()), set(theirs.keys())
+        with safe_open(first, framework="pt") as first_file, safe_open(second, framework="pt") as second_file:
+            names, others = set(first_file.keys()), set(second_file.keys())
             return sorted(names ^ others) + [
                 name
                 for name in sorted(names & others)
-                if not same_tensor(mine.get_tensor(name), theirs.get_tensor(name))
+                if not same_tensor(first_file.get_tensor(name), second_file.get_tensor(name))
             ]
     except (OSError, SafetensorError) as error:
-        return [f"{one.name}: {error}"]
+        return [f"{first.name}: {error}"]
 
 
-def same_tensor(one: Tensor, other: Tensor) -> bool:
+def same_tensor(first: Tensor, second: Tensor) -> bool:
     """Equality of dtype, shape and every byte."""
-    return (one.shape, one.dtype) == (other.shape, other.dtype) and same_bits(one, other)
+    return (first.shape, first.dtype) == (second.shape, second.dtype) and same_bits(first, second)
 
 
 def inspect_export(
@@ -167,6 +167,6 @@ def _pairs(
         yield name, found[name], live[name].detach().cpu(), initial[name]
 
 
-def same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(first: Tensor, second: Tensor) -> bool:
     """Equality of every byte: -0.0 differs from 0.0, and a NaN equals itself."""
-    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
+    return torch.equal(first.reshape(-1).view(torch.uint8), second.reshape(-1).view(torch.uint8))

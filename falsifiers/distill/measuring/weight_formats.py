@@ -47,8 +47,8 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     for part in paths:
-        found, said = _read(part, prefix)
-        tensors |= found
+        weights, said = _read(part, prefix)
+        tensors |= weights
         metadata |= said
     return tensors, metadata
 

@@ -28,38 +28,40 @@ class Adapters:
         Raises:
             NotTheModel: an adapter lacks its counterpart, or belongs to no layer of the model.
         """
-        found = {name: weight.double() for name, weight in self.base.items()}
+        weights = {name: weight.double() for name, weight in self.base.items()}
         for name, weight in trained.items():
             layer = name.removesuffix(_A)
             if layer != name:
-                if layer + _B not in trained or layer + _W not in found:
+                if layer + _B not in trained or layer + _W not in weights:
                     raise NotTheModel(f"{name} has no counterpart, or {layer} is no layer of the initial file")
-                found[layer + _W] = found[layer + _W] + self.scale * (trained[layer + _B].double() @ weight.double())
+                weights[layer + _W] = weights[layer + _W] + self.scale * (
+                    trained[layer + _B].double() @ weight.double()
+                )
             elif not name.endswith(_B):
-                found[name] = weight.double()
-        return found
+                weights[name] = weight.double()
+        return weights
 
-    def gradients(self, trained: Mapping[str, Tensor], of_model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def gradients(self, trained: Mapping[str, Tensor], model_gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The gradients of the trained tensors: with G the gradient of W, s Bᵀ G for A and s G Aᵀ for B."""
         found = {}
         for name in trained:
             layer = name.removesuffix(_A).removesuffix(_B)
-            of_matrix = of_model[name if layer == name else layer + _W]
+            matrix_gradient = model_gradients[name if layer == name else layer + _W]
             if layer == name:
-                found[name] = of_matrix
+                found[name] = matrix_gradient
             elif name.endswith(_A):
-                found[name] = self.scale * trained[layer + _B].to(of_matrix).T @ of_matrix
+                found[name] = self.scale * trained[layer + _B].to(matrix_gradient).T @ matrix_gradient
             else:
-                found[name] = self.scale * of_matrix @ trained[layer + _A].to(of_matrix).T
+                found[name] = self.scale * matrix_gradient @ trained[layer + _A].to(matrix_gradient).T
         return found
 
 
 class AdapterSteps(ShadowStep):
     """Steps of a run that trains adapters. Snapshots hold the trained tensors; the model gets the merged weights."""
 
-    def __init__(self, adapters: Adapters, *given: Any) -> None:
+    def __init__(self, adapters: Adapters, *arguments: Any) -> None:
         """See `ShadowStep` for the other arguments."""
-        super().__init__(*given)
+        super().__init__(*arguments)
         self._adapters = adapters
 
     def _gradients(
@@ -72,5 +74,5 @@ class AdapterSteps(ShadowStep):
     ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
         merged = self._adapters.merged(weights)
         teacher = teacher if isinstance(teacher, Tensor) else merged  # the teacher has no part in the loss
-        loss, logits, found = super()._gradients(merged, inputs, labels, teacher, dtype)
-        return loss, logits, self._adapters.gradients(weights, found)
+        loss, logits, gradients = super()._gradients(merged, inputs, labels, teacher, dtype)
+        return loss, logits, self._adapters.gradients(weights, gradients)

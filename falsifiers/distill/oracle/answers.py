@@ -72,9 +72,9 @@ def in_tolerances(seen: Tensor, expected: Answer | None, dtype: str) -> float:
 
 
 @propagates
-def deepest_difference(one: Answer | None, other: Answer | None) -> float:
+def deepest_difference(first: Answer | None, second: Answer | None) -> float:
     """The largest difference of two answers in any layer or in the logits, relative to the values there."""
-    if one is None or other is None:
+    if first is None or second is None:
         return math.inf
-    pairs = zip((*one.hidden, one.logits), (*other.hidden, other.logits), strict=True)
+    pairs = zip((*first.hidden, first.logits), (*second.hidden, second.logits), strict=True)
     return max(relative_difference(mine, theirs, theirs) for mine, theirs in pairs)

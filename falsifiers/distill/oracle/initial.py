@@ -24,12 +24,12 @@ def initial_differences(weights: Mapping[str, Tensor]) -> list[Difference]:
     - `initial_rank`: for a matrix, the effective rank relative to that of independent normal numbers, which is
       rows * columns / (rows + columns). The effective rank is (sum of s^2)^2 / sum of s^4 over the singular values s.
     """
-    found = []
+    differences = []
     for name, weight in weights.items():
         values = weight.detach().float()
         if values.dim() < 2:
             away = float((values - (1.0 if "norm" in name else 0.0)).abs().max())
-            found.append(Difference("initial_scale", name, away))
+            differences.append(Difference("initial_scale", name, away))
             continue
         rows, columns = values.shape
         square = float(values.square().sum(dtype=torch.float64))
@@ -38,8 +38,8 @@ def initial_differences(weights: Mapping[str, Tensor]) -> list[Difference]:
         gram = values.T @ values if columns < rows else values @ values.T
         fourth = float(gram.square().sum(dtype=torch.float64))
         rank = (square**2 / fourth) * (rows + columns) / (rows * columns) if fourth else 0.0
-        found += [
+        differences += [
             Difference("initial_scale", name, sharpness * abs(scale - 1.0)),
             Difference("initial_rank", name, abs(rank - 1.0)),
         ]
-    return found
+    return differences

@@ -28,8 +28,8 @@ def own_steps(
         inputs, labels = drawn[:, :-1], drawn[:, 1:].flatten()
         logits = student(input_ids=inputs, use_cache=False).logits.flatten(0, 1)
         with torch.no_grad():
-            wanted = teacher(input_ids=inputs, use_cache=False).logits.flatten(0, 1)
-        log_q, log_p = (F.log_softmax(one / temperature, dim=-1) for one in (logits, wanted))
+            teacher_logits = teacher(input_ids=inputs, use_cache=False).logits.flatten(0, 1)
+        log_q, log_p = (F.log_softmax(tensor / temperature, dim=-1) for tensor in (logits, teacher_logits))
         divergence = F.kl_div(log_q, log_p, reduction="batchmean", log_target=True)
         loss = alpha * F.cross_entropy(logits, labels) + (1.0 - alpha) * temperature**2 * divergence
         optimizer.zero_grad()

@@ -24,18 +24,18 @@ def places(rows: Tokens, blocks: Sequence[Tokens]) -> list[Place | None]:
     length = rows.shape[1]
     if not len(rows) or len(text) < length:
         return [None] * len(rows)
-    hashes, wanted = _hashes(text, length), _hashes(rows.astype(np.uint64).ravel(), length)[::length]
+    hashes, row_hashes = _hashes(text, length), _hashes(rows.astype(np.uint64).ravel(), length)[::length]
     table = np.zeros(2**20, dtype=bool)  # a lookup by the leading bits is cheaper than a search in all hashes
-    table[wanted >> np.uint64(44)] = True
+    table[row_hashes >> np.uint64(44)] = True
     candidates = np.flatnonzero(table[hashes >> np.uint64(44)])
-    candidates = candidates[np.isin(hashes[candidates], wanted)]
-    found: dict[bytes, Place] = {}
+    candidates = candidates[np.isin(hashes[candidates], row_hashes)]
+    candidates_by_hash: dict[bytes, Place] = {}
     begins = np.cumsum([0, *(len(block) for block in blocks)])
     for start in candidates:
         block = int(np.searchsorted(begins, start, side="right")) - 1
         if start + length <= begins[block + 1]:  # no sequence crosses from one block into the next
-            found.setdefault(text[start : start + length].tobytes(), (block, int(start - begins[block])))
-    return [found.get(row.astype(np.uint64).tobytes()) for row in rows]
+            candidates_by_hash.setdefault(text[start : start + length].tobytes(), (block, int(start - begins[block])))
+    return [candidates_by_hash.get(row.astype(np.uint64).tobytes()) for row in rows]
 
 
 def _hashes(tokens: npt.NDArray[np.uint64], length: int) -> npt.NDArray[np.uint64]:

@@ -135,26 +135,26 @@ class ShadowStep:
         self._clip(gradients)
         return self.advanced(Step(number, loss, *logits, self.configuration.rate(number), gradients, {}, {}), before)
 
-    def advanced(self, made: Step, before: Snapshot) -> Step:
+    def advanced(self, step: Step, before: Snapshot) -> Step:
         """The step with the slots and weights that result from its gradients.
 
         Raises:
             NotTheModel: weights or slots are not those of the model.
         """
-        wanted, gradients = self.configuration, made.gradients
+        configuration, gradients = self.configuration, step.gradients
         weights = {name: _copied(weight).to(self.device, torch.float64) for name, weight in before.weights.items()}
         optimizer = torch.optim.AdamW(
             list(weights.values()),
-            lr=made.rate,
-            betas=(wanted.beta1, wanted.beta2),
-            eps=wanted.epsilon,
-            weight_decay=wanted.weight_decay,
+            lr=step.rate,
+            betas=(configuration.beta1, configuration.beta2),
+            eps=configuration.epsilon,
+            weight_decay=configuration.weight_decay,
             amsgrad=False,
             foreach=False,
         )
         for name, slots in (before.slots or {}).items():
             if name not in weights:
-                raise NotTheModel(f"the optimizer has slots for {name}, which is no weight of {wanted.model}")
+                raise NotTheModel(f"the optimizer has slots for {name}, which is no weight of {configuration.model}")
             if not slots:
                 continue
             if not {"step", "exp_avg", "exp_avg_sq"} <= slots.keys():
@@ -167,7 +167,7 @@ class ShadowStep:
             weight.grad = gradients[name]
         optimizer.step()
         slots = {name: dict(optimizer.state[weight]) for name, weight in weights.items()}
-        return replace(made, slots=slots, weights=weights)
+        return replace(step, slots=slots, weights=weights)
 
     def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Any:
         """The model of a role, `student` or `teacher`, with these weights; it is built once for each dtype."""
@@ -191,7 +191,7 @@ class ShadowStep:
         Few rows are computed at a time: with a vocabulary of 151,936, the float64 logits of a whole batch take
         gigabytes.
         """
-        wanted = self.configuration
+        configuration = self.configuration
         student = self._model("student", dtype, weights)
         student.zero_grad(set_to_none=True)
         of_weights = None if isinstance(teacher, Tensor) else self._model("teacher", dtype, teacher)
@@ -207,7 +207,9 @@ class ShadowStep:
                     of_teacher = of_weights(input_ids=some, use_cache=False).logits
             of_student = student(input_ids=some, use_cache=False).logits
             logits = logits or (of_student[:1].detach(), of_teacher[:1])
-            loss = summed_loss(of_student.double(), of_teacher.double(), answers, wanted.alpha, wanted.temperature)
+            loss = summed_loss(
+                of_student.double(), of_teacher.double(), answers, configuration.alpha, configuration.temperature
+            )
             (loss / labels.numel()).backward()
             total += float(loss.detach()) / labels.numel()
         return total, logits, {name: weight.grad.double() for name, weight in student.named_parameters()}  # type: ignore[return-value]
@@ -261,13 +263,13 @@ def compare(
         found += differences("update", after.weights, expected.weights, moves, roundings=_ROUNDINGS, rounded=twin)
     else:
         found += _of_slots(configuration, expected, after.slots, rounded)
-        asked = {
+        expected_weights = {
             name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
             for name, slots in after.slots.items()
             if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
         }
-        moves = {name: weight - before.weights[name].to(weight) for name, weight in asked.items()}
-        found += differences("applied", after.weights, asked, moves, roundings=_ROUNDINGS)
+        moves = {name: weight - before.weights[name].to(weight) for name, weight in expected_weights.items()}
+        found += differences("applied", after.weights, expected_weights, moves, roundings=_ROUNDINGS)
     if gradients:
         found += differences("gradient", gradients, expected.gradients, rounded=rounded and rounded.gradients)
     else:
@@ -281,14 +283,14 @@ def _of_slots(configuration: Configuration, expected: Step, seen: Slots, rounded
     share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
     for slot in sorted({slot for slots in seen.values() for slot in slots} | share.keys() | {"step"}):
         shown = {name: slots[slot] for name, slots in seen.items() if slot in slots}
-        wanted = {name: slots[slot] for name, slots in expected.slots.items() if slot in slots}
+        expected_slots = {name: slots[slot] for name, slots in expected.slots.items() if slot in slots}
         if slot not in share:
-            found += differences("count" if slot == "step" else slot, shown, wanted)
+            found += differences("count" if slot == "step" else slot, shown, expected_slots)
             continue
         power = 2 if slot == "exp_avg_sq" else 1
         scale = {name: share[slot] * gradient**power for name, gradient in expected.gradients.items()}
         twin = rounded and {name: slots[slot] for name, slots in rounded.slots.items()}
-        found += differences(slot, shown, wanted, scale, roundings=_ROUNDINGS, rounded=twin)
+        found += differences(slot, shown, expected_slots, scale, roundings=_ROUNDINGS, rounded=twin)
     return found
 
 

@@ -53,16 +53,16 @@ def trained_teacher(parameters: Mapping[str, Any], text: Text, device: torch.dev
     return kept(cache, "teacher", determined_by, lambda: _trained(parameters, text, device))
 
 
-def _trained(wanted: Mapping[str, Any], text: Text, device: torch.device) -> dict[str, Tensor]:
-    seed = 2 * wanted["teacher_seed"]
+def _trained(parameters: Mapping[str, Any], text: Text, device: torch.device) -> dict[str, Tensor]:
+    seed = 2 * parameters["teacher_seed"]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
         torch.manual_seed(seed)
-        model = qwen2.new_model(wanted["model"], device, getattr(torch, wanted["dtype"])).train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=wanted["teacher_learning_rate"])
-        for step in range(wanted["teacher_steps"]):
-            falling = (1 + math.cos(math.pi * step / wanted["teacher_steps"])) / 2
-            optimizer.param_groups[0]["lr"] = wanted["teacher_learning_rate"] * falling
-            drawn = draw(text.training, (seed, step + 1), wanted["teacher_batch"], wanted["sequence"])
+        model = qwen2.new_model(parameters["model"], device, getattr(torch, parameters["dtype"])).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=parameters["teacher_learning_rate"])
+        for step in range(parameters["teacher_steps"]):
+            falling = (1 + math.cos(math.pi * step / parameters["teacher_steps"])) / 2
+            optimizer.param_groups[0]["lr"] = parameters["teacher_learning_rate"] * falling
+            drawn = draw(text.training, (seed, step + 1), parameters["teacher_batch"], parameters["sequence"])
             inputs, labels = (part.to(device) for part in drawn)
             logits = model(input_ids=inputs, use_cache=False).logits
             chosen = logits.gather(-1, labels.unsqueeze(-1)).squeeze(-1)

@@ -43,7 +43,11 @@ QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count", "batch"})
 """All quantities of a step and of initial weights. Any other is a slot that AdamW does not have."""
 
 
-def refuted(found: Iterable[Difference], dtype: str, share: float = 1.0) -> list[Difference]:
+def refuted(differences: Iterable[Difference], dtype: str, share: float = 1.0) -> list[Difference]:
     """The differences beyond a share of their tolerance, largest ratio first; without a tolerance, those above 0."""
-    beyond = [one for one in found if one.ratio > share * TOLERANCES[dtype].get(one.quantity, 0.0)]
+    beyond = [
+        difference
+        for difference in differences
+        if difference.ratio > share * TOLERANCES[dtype].get(difference.quantity, 0.0)
+    ]
     return sorted(beyond, key=lambda one: -one.ratio)

@@ -68,18 +68,18 @@ class ShadowWatch:
         Raises:
             NotTheModel: the subject's weights are not those of the model; later calls raise it too.
         """
-        wanted = setting.parameters
+        parameters = setting.parameters
         self._subject = subject
         self._own_work = own_work
         self._resumes_after = resumes_after
         with own_work():
-            self._batch = (int(wanted["batch"]), int(wanted["sequence"]))
-            self._shadow = ShadowStep(Configuration.of(wanted), torch.device(setting.device))
+            self._batch = (int(parameters["batch"]), int(parameters["sequence"]))
+            self._shadow = ShadowStep(Configuration.of(parameters), torch.device(setting.device))
             saved = saved_steps(setting)
-            around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(wanted["warmup_steps"])}
-            self._last = int(wanted["steps"])
+            around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(parameters["warmup_steps"])}
+            self._last = int(parameters["steps"])
             self._always = {1, self._last, *(step + after for step in around for after in (0, 1))}
-            self._share = float(wanted.get("checked_share", 1.0))
+            self._share = float(parameters.get("checked_share", 1.0))
             self._chance = random.SystemRandom()
         teacher = self._teacher_of(subject)
         with own_work():
@@ -140,23 +140,23 @@ class ShadowWatch:
         """The differences of all steps."""
         return [one for found in self.found.values() for one in found]
 
-    def _add(self, found: list[Difference]) -> None:
-        self.found.setdefault(self._made, []).extend(found)
+    def _add(self, differences: list[Difference]) -> None:
+        self.found.setdefault(self._made, []).extend(differences)
 
-    def _compared(self, made: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
+    def _compared(self, prepared: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
         """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
         expected = self._shadow.step(
-            self._made, made.before, made.inputs, made.labels, self._teacher or made.before.weights
+            self._made, prepared.before, prepared.inputs, prepared.labels, self._teacher or prepared.before.weights
         )
         shown = {name: weight.grad for name, weight in after.weights.items() if weight.grad is not None}
 
         def differences(rounded: Step | None) -> list[Difference]:
             return [
-                *_logits(made, expected, rounded),
+                *_logits(prepared, expected, rounded),
                 *compare(
                     self._shadow.configuration,
                     expected,
-                    made.before,
+                    prepared.before,
                     after,
                     loss=loss,
                     number=number,
@@ -165,15 +165,20 @@ class ShadowWatch:
                 ),
             ]
 
-        dtype = next(iter(made.before.weights.values())).dtype
-        found = differences(None)
-        if refuted(found, str(dtype).removeprefix("torch."), _NEAR):
-            found = differences(
+        dtype = next(iter(prepared.before.weights.values())).dtype
+        all_differences = differences(None)
+        if refuted(all_differences, str(dtype).removeprefix("torch."), _NEAR):
+            all_differences = differences(
                 self._shadow.step(
-                    self._made, made.before, made.inputs, made.labels, self._teacher or made.before.weights, dtype
+                    self._made,
+                    prepared.before,
+                    prepared.inputs,
+                    prepared.labels,
+                    self._teacher or prepared.before.weights,
+                    dtype,
                 )
             )
-        return found
+        return all_differences
 
     def _prepare(self) -> None:
         """Copy the state, the batch and the logits before the next step."""
@@ -196,11 +201,11 @@ class ShadowWatch:
                 self._first_resumed = self._next
 
 
-def _logits(made: _Prepared, right: Step, rounded: Step | None) -> list[Difference]:
+def _logits(prepared: _Prepared, right: Step, rounded: Step | None) -> list[Difference]:
     """The differences of both models' logits for the batch's first row."""
-    found = []
-    for name, seen in made.logits.items():
+    differences = []
+    for name, seen in prepared.logits.items():
         expected = getattr(right, name)
         twin = rounded and getattr(rounded, name)
-        found.append(Difference(name, "", relative_difference(seen, expected, expected, rounded=twin)))
-    return found
+        differences.append(Difference(name, "", relative_difference(seen, expected, expected, rounded=twin)))
+    return differences

@@ -113,9 +113,9 @@ def sampled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         flat = tensor.detach().flatten()
         parts[name] = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED]
-    found: dict[str, Tensor] = {}
+    samples: dict[str, Tensor] = {}
     for kind in {(part.dtype, part.device) for part in parts.values()}:
         alike = {name: part for name, part in parts.items() if (part.dtype, part.device) == kind}
         together = torch.cat(list(alike.values())).to("cpu", copy=True)
-        found |= dict(zip(alike, together.split([part.numel() for part in alike.values()]), strict=True))
-    return found
+        samples |= dict(zip(alike, together.split([part.numel() for part in alike.values()]), strict=True))
+    return samples

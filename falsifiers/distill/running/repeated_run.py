@@ -68,12 +68,12 @@ def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> R
 @propagates
 def repeat_alike(trial: Trial[Checkpointing], steps: int) -> RepeatedRun:
     """As `repeat`; hidden if two equal runs give different weights, because then bits cannot be compared."""
-    one, other = repeat(trial, steps), repeat(trial, steps, "again")
+    first, second = repeat(trial, steps), repeat(trial, steps, "again")
     for step in range(1, steps + 1):
-        if not _alike(one.weights(step), other.weights(step)):
+        if not _alike(first.weights(step), second.weights(step)):
             raise NotObserved(f"two equal runs of the trainer leave different weights after step {step}")
-    return one
+    return first
 
 
-def _alike(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(same_tensor(tensor, other[name]) for name, tensor in one.items())
+def _alike(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(same_tensor(tensor, second[name]) for name, tensor in first.items())

@@ -22,9 +22,9 @@ def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
 
 def observed(values: list[T]) -> list[T]:
     """The values. Raises NotObserved if one is hidden."""
-    for one in values:
-        if isinstance(one, Unobserved):
-            one.reveal()
+    for value in values:
+        if isinstance(value, Unobserved):
+            value.reveal()
     return values
 
 

@@ -57,23 +57,25 @@ def _arguments(function: Callable[..., Any], name: str, setting: Setting, direct
     Raises:
         NotMeasured: it does not take a parameter that determines a run, or requires one that the claim does not have.
     """
-    wanted = inspect.signature(function).parameters
+    signature = inspect.signature(function).parameters
     own = {"setting": setting, "seed": setting.seed, "device": setting.device, "output_dir": str(directory)}
     offered = {**setting.parameters, **own}
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
-    if not takes_all and "setting" not in wanted:
-        for key in sorted(_DECISIVE & setting.parameters.keys() - wanted.keys()):
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.values())
+    if not takes_all and "setting" not in signature:
+        for key in sorted(_DECISIVE & setting.parameters.keys() - signature.keys()):
             if setting.parameters[key]:
                 raise NotMeasured(f"{name} does not take {key!r}, which is {setting.parameters[key]}; let it do so")
-    given = offered if takes_all else {key: value for key, value in offered.items() if key in wanted}
+    arguments = offered if takes_all else {key: value for key, value in offered.items() if key in signature}
     empty = [
         key
-        for key, one in wanted.items()
-        if key not in given and one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        for key, one in signature.items()
+        if key not in arguments
+        and one.default is one.empty
+        and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
     ]
     if empty:
         raise NotMeasured(f"{name} takes {empty[0]!r}, which this run does not set; give it a default")
-    return given
+    return arguments
 
 
 def _chance() -> dict[str, Any]:

@@ -107,13 +107,13 @@ def _with_gradients(held: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
 
     If the Trainer set them to zero instead of None, they are lost, and none are shown.
     """
-    found = {weight: weight.grad for weight in held}
+    gradients = {weight: weight.grad for weight in held}
     for weight, gradient in held.items():
-        weight.grad = gradient if found[weight] is None else None
+        weight.grad = gradient if gradients[weight] is None else None
     try:
         yield
     finally:
-        for weight, gradient in found.items():
+        for weight, gradient in gradients.items():
             weight.grad = gradient
 
 
@@ -122,9 +122,9 @@ def on_fetch(trainer: Trainer, fetched: Callable[[int, list[Any]], None]) -> Non
     fetch = trainer.get_batch_samples
 
     def get_batch_samples(*arguments: Any, **named: Any) -> Any:
-        found = fetch(*arguments, **named)
-        fetched(trainer.state.global_step + 1, found[0])
-        return found
+        samples = fetch(*arguments, **named)
+        fetched(trainer.state.global_step + 1, samples[0])
+        return samples
 
     trainer.get_batch_samples = get_batch_samples
 

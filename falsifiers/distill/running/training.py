@@ -156,13 +156,13 @@ def _unmoved(first: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> list[st
 
 
 @propagates
-def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() != other.keys() or not all(_same(other[name], one[name]) for name in other)
+def _differ(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() != second.keys() or not all(_same(second[name], first[name]) for name in second)
 
 
 @propagates
-def _both(one: bool, other: bool) -> bool:
-    return one and other
+def _both(first: bool, second: bool) -> bool:
+    return first and second
 
 
 @propagates
@@ -202,6 +202,6 @@ def _count(state: Slots) -> int:
     return max(counts)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def _same(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors are equal to the bit; a NaN equals itself."""
-    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+    return torch.equal(first.view(torch.uint8), second.view(torch.uint8))

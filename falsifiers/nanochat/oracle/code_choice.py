@@ -17,9 +17,9 @@ def chosen(architectures: Iterable[str], major: int, minor: int) -> str:
     Args:
         architectures: such as "sm_120" and "compute_120", machine code and PTX.
     """
-    found = set()
-    for one in architectures:
-        form, number, letter = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", one).groups()  # type: ignore[union-attr]
+    choices = set()
+    for architecture in architectures:
+        form, number, letter = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", architecture).groups()  # type: ignore[union-attr]
         of_major, of_minor = divmod(int(number), 10)
         same_family = of_major == major and of_minor <= minor
         older = (of_major, of_minor) <= (major, minor)
@@ -29,5 +29,5 @@ def chosen(architectures: Iterable[str], major: int, minor: int) -> str:
             "": same_family if form == "sm" else older,
         }
         if runs[letter]:
-            found.add(form)
-    return "machine code" if "sm" in found else "PTX" if "compute" in found else "not at all"
+            choices.add(form)
+    return "machine code" if "sm" in choices else "PTX" if "compute" in choices else "not at all"

@@ -52,9 +52,9 @@ def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ign
 
 def _right(text: Tensor, tokens: Tensor, targets: Tensor, ignored: int) -> bool:
     piece = torch.cat((tokens, targets[-1:]))
-    wanted = piece[1:].clone()
-    wanted[:ignored] = _IGNORED
-    return torch.equal(targets, wanted) and _occurs(text, piece.tolist())
+    next_tokens = piece[1:].clone()
+    next_tokens[:ignored] = _IGNORED
+    return torch.equal(targets, next_tokens) and _occurs(text, piece.tolist())
 
 
 def _occurs(text: Tensor, piece: list[int]) -> bool:

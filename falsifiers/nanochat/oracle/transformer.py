@@ -27,20 +27,20 @@ def mean_loss(matrices: Sequence[Tensor], heads: int, tokens: Tensor, targets: T
     """
     embedding, *inner, head = matrices
     losses = []
-    for row, wanted in zip(tokens, targets, strict=True):
+    for row, target_row in zip(tokens, targets, strict=True):
         stream = _normed(embedding[row])
         for start in range(0, len(inner), 6):
             query, key, value, output, up, down = inner[start : start + 6]
             normed = _normed(stream)
             mixed = [
-                _attention(*(normed @ one.chunk(heads)[number].T for one in (query, key, value)))
+                _attention(*(normed @ tensor.chunk(heads)[number].T for tensor in (query, key, value)))
                 for number in range(heads)
             ]
             stream = stream + torch.cat(mixed, 1) @ output.T
             stream = stream + (_normed(stream) @ up.T).clamp_min(0.0).pow(2) @ down.T
         logits = _CAP * torch.tanh(_normed(stream) @ head.T / _CAP)
-        counted = wanted >= 0
-        picked = logits[counted, wanted[counted]]
+        counted = target_row >= 0
+        picked = logits[counted, target_row[counted]]
         losses.append(torch.logsumexp(logits[counted], 1) - picked)
     return torch.cat(losses).mean()
 

@@ -16,17 +16,17 @@ class PublishedFigures:
 
     def figures(self) -> dict[str, Any]:
         """Return tokens per second, peak MB, TFLOP/s of GEMMs and of peaks, and the stated conclusions."""
-        said = self._stated
-        backends = said["backends"]
+        stated = self._stated
+        backends = stated["backends"]
         return {
-            "tokens_per_second": dict(zip(backends, said["rate_after_fix"], strict=True)),
-            "speedups": dict(zip(backends, said["speedup"], strict=True)),
-            "megabytes": dict(zip(backends, said["memory"], strict=True)),
-            "memory_saved": said["memory_saved_percent"] / 100,
-            "gemm_tflops": list(zip(said["gemm_nvfp4"], said["gemm_bf16"], strict=True)),
-            "gemm_gains": said["gemm_speedup"],
-            "peak_tflops": said["peak_tflops"],
-            "peak_nvfp4_tflops": said["peak_nvfp4_tflops"],
-            "peak_h100_tflops": said["peak_h100_tflops"],
-            "split_percent": said["part_percent"],
+            "tokens_per_second": dict(zip(backends, stated["rate_after_fix"], strict=True)),
+            "speedups": dict(zip(backends, stated["speedup"], strict=True)),
+            "megabytes": dict(zip(backends, stated["memory"], strict=True)),
+            "memory_saved": stated["memory_saved_percent"] / 100,
+            "gemm_tflops": list(zip(stated["gemm_nvfp4"], stated["gemm_bf16"], strict=True)),
+            "gemm_gains": stated["gemm_speedup"],
+            "peak_tflops": stated["peak_tflops"],
+            "peak_nvfp4_tflops": stated["peak_nvfp4_tflops"],
+            "peak_h100_tflops": stated["peak_h100_tflops"],
+            "split_percent": stated["part_percent"],
         }

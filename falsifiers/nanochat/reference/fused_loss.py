@@ -44,8 +44,8 @@ class FusedLoss:
                 **{name: value for name, value in options.items() if value != _DEFAULTS[name]},
             )
         trained = [tensor for tensor in (hidden, weight) if tensor.requires_grad]
-        made = iter(torch.autograd.grad(loss, trained, question.upstream.to(loss.dtype)))
+        gradients = iter(torch.autograd.grad(loss, trained, question.upstream.to(loss.dtype)))
         grad_hidden, grad_weight = (
-            next(made) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in (hidden, weight)
+            next(gradients) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in (hidden, weight)
         )
         return Answer(loss.detach(), grad_hidden, grad_weight)

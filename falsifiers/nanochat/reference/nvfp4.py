@@ -37,8 +37,8 @@ class EmulatedNvfp4:
         return torch.copysign((size / step).round() * step, values)
 
     def linear(self, inputs: Tensor, weight: Tensor) -> Tensor:
-        made: Tensor = _Linear.apply(inputs, weight, self)
-        return made
+        output: Tensor = _Linear.apply(inputs, weight, self)
+        return output
 
 
 class _Linear(torch.autograd.Function):

@@ -76,12 +76,12 @@ class KernelPaths:
                 torch.nn.init.normal_(block.down.weight, std=self.shape.width**-0.5)
         return model.to(getattr(torch, self.asked["dtype"]))
 
-    def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
-        loss: Tensor = model(given.tokens, given.targets)
+    def forward(self, model: torch.nn.Module, batch: Batch) -> Tensor:
+        loss: Tensor = model(batch.tokens, batch.targets)
         return loss
 
     def parts(
-        self, path: str, given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
+        self, path: str, batch: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
     ) -> Parts:
         """The clock is read only after all launched work is done."""
         model, seconds = self.model(path), {"data": 0.0, "forward": 0.0, "backward": 0.0}
@@ -95,7 +95,7 @@ class KernelPaths:
             return done
 
         for _ in range(steps):
-            moved = lap("data", lambda: Batch(given.tokens.clone(), given.targets.clone()))
+            moved = lap("data", lambda: Batch(batch.tokens.clone(), batch.targets.clone()))
             loss = lap("forward", lambda moved=moved: self.forward(model, moved))
             lap("backward", loss.backward)
             model.zero_grad()

@@ -66,7 +66,7 @@ def _live_bytes() -> int:
     """Bytes of the arrays that JAX holds in this process."""
     import jax
 
-    return sum(one.nbytes for one in jax.live_arrays())
+    return sum(live_array.nbytes for live_array in jax.live_arrays())
 
 
 def _largest() -> int:

@@ -15,23 +15,23 @@ def falsify(trial: Trial[StepPlan]) -> None:
     The parameters `workloads` and `compared` are indices of workloads: the first are planned, and the second have a
     stated peak. `stated_fits` has the stated verdict of each.
     """
-    given = trial.parameters
-    places = given["workloads"]
+    parameters = trial.parameters
+    places = parameters["workloads"]
     plans = []
-    for workload in workloads(given):
+    for workload in workloads(parameters):
         with trial.subject_fault():
             plans.append(trial.subject.plan(workload))
         trial.step(len(plans), peak_gib=plans[-1].peak / _GIB)
-    peaks = [one.peak / _GIB for one in plans]
+    peaks = [plan.peak / _GIB for plan in plans]
     by_place = dict(zip(places, peaks, strict=True))
     trial.measure(
         peaks_gib=peaks,
-        shares=[by_place[place] / given["stated_gib"][place] for place in given["compared"]],
-        shared_bytes=[one.shared for one in plans],
+        shares=[by_place[place] / parameters["stated_gib"][place] for place in parameters["compared"]],
+        shared_bytes=[plan.shared for plan in plans],
         wrong_fits=[
             f"place {place}: {peak:.1f} GiB"
             for place, peak in by_place.items()
-            if (peak <= given["cap_gib"]) != given["stated_fits"][place]
+            if (peak <= parameters["cap_gib"]) != parameters["stated_fits"][place]
         ],
     )
     trial.resolve(device="cpu")  # the compiler runs on this machine; there is no B200

@@ -10,11 +10,11 @@ from harness import Trial
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """Ask for verdicts with the source's margin, and with a large margin on both sides; compare with a real step."""
-    given = trial.parameters
-    (workload,) = workloads(given)
+    parameters = trial.parameters
+    (workload,) = workloads(parameters)
     with trial.subject_fault():
         needed = trial.subject.reserved(workload)
-        tight = trial.subject.fits(workload, int(needed * given["cap_gib"] / given["needed_gib"]))
+        tight = trial.subject.fits(workload, int(needed * parameters["cap_gib"] / parameters["needed_gib"]))
         ample = trial.subject.fits(workload, 2 * needed)
         scarce = trial.subject.fits(workload, needed // 2)
         predicted = trial.subject.peak(workload)

@@ -14,5 +14,5 @@ def workloads(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     The parameter `workloads` selects indices, so that a mutant need not run all of them.
     """
     lists = {name: parameters[f"workload_{name}"] for name in _CHANGED if f"workload_{name}" in parameters}
-    found = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
-    return [found[place] for place in parameters.get("workloads", range(len(found)))]
+    maps = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+    return [maps[place] for place in parameters.get("workloads", range(len(maps)))]

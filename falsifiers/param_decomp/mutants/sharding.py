@@ -68,7 +68,11 @@ class WeightGradientsKept(Decomposition):
     """Never reduces the gradients of the importance weights."""
 
     def average_gradients(self) -> None:
-        kept = {name: one.grad.clone() for name, one in self.importance_weights().items() if one.grad is not None}
+        kept = {
+            name: importance_weight.grad.clone()
+            for name, importance_weight in self.importance_weights().items()
+            if importance_weight.grad is not None
+        }
         super().average_gradients()
         for name, one in self.importance_weights().items():
             one.grad = kept.get(name)

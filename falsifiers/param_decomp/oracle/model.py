@@ -91,7 +91,7 @@ def _forward(
         q, k, v = (apply(_name(layer, kind), h) for kind in "qkv")
         q, k, v = _heads(q, config.heads), _heads(k, config.kv_heads), _heads(v, config.kv_heads)
         shared = config.heads // config.kv_heads
-        k, v = (one.repeat_interleave(shared, dim=1) for one in (k, v))
+        k, v = (tensor.repeat_interleave(shared, dim=1) for tensor in (k, v))
         x = x + apply(_name(layer, "o"), _attend(_turned(q, 500000.0), _turned(k, 500000.0), v, causal))
         h = _normed(x, 1e-5)
         gate = apply(_name(layer, "gate"), h)

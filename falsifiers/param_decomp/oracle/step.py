@@ -67,33 +67,33 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
     Args:
         drawn: the masks of the stochastic forwards, from the site calls.
     """
-    components = {name: one.clone().requires_grad_() for name, one in before.components.items()}
+    components = {name: component.clone().requires_grad_() for name, component in before.components.items()}
     importance = {name: one.clone().requires_grad_() for name, one in before.importance.items()}
     clean, residual = clean_forward(config, before.target, before.tokens)
     logits = importance_logits(config, importance, residual)
-    lower = {name: terms.lower_gate(one.detach()).requires_grad_() for name, one in logits.items()}
-    upper = {name: terms.upper_gate(one.detach()).requires_grad_() for name, one in logits.items()}
+    lower = {name: terms.lower_gate(logit.detach()).requires_grad_() for name, logit in logits.items()}
+    upper = {name: terms.upper_gate(logit.detach()).requires_grad_() for name, logit in logits.items()}
 
-    sources, slots = dict(before.sources), {name: dict(one) for name, one in before.slots.items()}
-    fixed = {name: one.detach() for name, one in before.components.items()}
+    sources, slots = dict(before.sources), {name: dict(slot) for name, slot in before.slots.items()}
+    fixed = {name: component.detach() for name, component in before.components.items()}
     ascents = []
     for _ in range(config.ascents if config.adversarial else 0):
         ascents.append(dict(sources))
-        leaves = {name: one.clone().requires_grad_() for name, one in sources.items()}
+        leaves = {name: source.clone().requires_grad_() for name, source in sources.items()}
         constant = {name: one.detach() for name, one in lower.items()}
         value = adversarial_value(config, before, fixed, constant, leaves, clean)
         _ascend(config, before.step, sources, slots, _gradients(value, leaves))
     ascents.append(dict(sources))
 
-    leaves = {name: one.clone().requires_grad_() for name, one in sources.items()}
+    leaves = {name: source.clone().requires_grad_() for name, source in sources.items()}
     values = {"faithfulness": terms.faithfulness(before.target, components)}
     p = config.p_start + (config.p_end - config.p_start) * before.step / config.steps
     values["minimality"], values["frequency"] = terms.minimality(upper, p, config.eps)
     forwards = []
     for masks in drawn:
         live = {
-            name: (lower[name] + (1 - lower[name]) * source_of(one[0], lower[name].detach()), *one[1:])
-            for name, one in masks.items()
+            name: (lower[name] + (1 - lower[name]) * source_of(mask[0], lower[name].detach()), *mask[1:])
+            for name, mask in masks.items()
         }
         forwards.append(terms.divergence(masked_forward(config, before.target, components, before.tokens, live), clean))
     values["stochastic"] = sum(forwards, torch.zeros((), dtype=torch.float64)) / max(1, len(forwards))
@@ -103,8 +103,8 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
     total = sum((getattr(config, name) * value for name, value in values.items()), torch.zeros(()))
     gradient = _gradients(total, {**components, **_named("lower", lower), **_named("upper", upper)})
     back = {
-        name: terms.gate_gradient(one.detach(), gradient[f"{name}.lower"], gradient[f"{name}.upper"])
-        for name, one in logits.items()
+        name: terms.gate_gradient(logit.detach(), gradient[f"{name}.lower"], gradient[f"{name}.upper"])
+        for name, logit in logits.items()
     }
     pulled = torch.autograd.grad(list(logits.values()), list(importance.values()), list(back.values()))
     applied = dict(zip(importance, pulled, strict=True))
@@ -119,15 +119,18 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
             after[name] = weight - cosine(config, before.step) * scale * rate * moved
     if config.adversarial:
         _ascend(config, before.step, sources, slots, _gradients(values["adversarial"], leaves))
-    after |= {f"{name}.source": one for name, one in sources.items()}
+    after |= {f"{name}.source": source for name, source in sources.items()}
     told = {name: float(value.detach()) for name, value in values.items()}
-    return Shadow(told, {name: one.detach() for name, one in logits.items()}, applied, after, slots, ascents)
+    return Shadow(told, {name: logit.detach() for name, logit in logits.items()}, applied, after, slots, ascents)
 
 
 def importances(config: Configuration, before: Before) -> dict[str, Tensor]:
     """The lower gate of each site's importance logits."""
     _, residual = clean_forward(config, before.target, before.tokens)
-    return {name: terms.lower_gate(one) for name, one in importance_logits(config, before.importance, residual).items()}
+    return {
+        name: terms.lower_gate(importance_logit)
+        for name, importance_logit in importance_logits(config, before.importance, residual).items()
+    }
 
 
 def source_of(mask: Tensor, lower: Tensor) -> Tensor:
@@ -180,12 +183,12 @@ def _adam(slots: dict[str, dict[str, Tensor]], name: str, gradient: Tensor, beta
 
 def _gradients(value: Tensor, leaves: Tensors) -> dict[str, Tensor]:
     """The gradient of each leaf; zero if the value does not depend on it."""
-    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, retain_graph=True)
+    gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, retain_graph=True)
     return {
-        name: torch.zeros_like(leaf) if one is None else one
-        for (name, leaf), one in zip(leaves.items(), found, strict=True)
+        name: torch.zeros_like(leaf) if gradient is None else gradient
+        for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True)
     }
 
 
 def _named(suffix: str, tensors: Tensors) -> dict[str, Tensor]:
-    return {f"{name}.{suffix}": one for name, one in tensors.items()}
+    return {f"{name}.{suffix}": tensor for name, tensor in tensors.items()}

@@ -56,13 +56,13 @@ def target_shapes(config: Configuration) -> dict[str, tuple[int, int]]:
 def importance_shapes(config: Configuration) -> dict[str, tuple[int, ...]]:
     """The shapes of the importance model's weights by name."""
     width, inner = config.importance_width, config.importance_hidden
-    found: dict[str, tuple[int, ...]] = {"input.weight": (config.hidden, width), "input.bias": (width,)}
+    shapes: dict[str, tuple[int, ...]] = {"input.weight": (config.hidden, width), "input.bias": (width,)}
     for block in range(config.importance_blocks):
-        found |= {f"blocks.{block}.{kind}.weight": (width, width) for kind in _ATTENTION}
-        found |= {f"blocks.{block}.up.weight": (width, inner), f"blocks.{block}.up.bias": (inner,)}
-        found |= {f"blocks.{block}.down.weight": (inner, width), f"blocks.{block}.down.bias": (width,)}
+        shapes |= {f"blocks.{block}.{kind}.weight": (width, width) for kind in _ATTENTION}
+        shapes |= {f"blocks.{block}.up.weight": (width, inner), f"blocks.{block}.up.bias": (inner,)}
+        shapes |= {f"blocks.{block}.down.weight": (inner, width), f"blocks.{block}.down.bias": (width,)}
     logits = len(sites(config)) * config.components
-    return {**found, "output.weight": (width, logits), "output.bias": (logits,)}
+    return {**shapes, "output.weight": (width, logits), "output.bias": (logits,)}
 
 
 def prefix(config: Configuration, target: Weights, tokens: Array) -> Array:
@@ -146,7 +146,7 @@ def gates(logits: Array) -> tuple[Array, Array]:
 
 def divergence(masked: Array, clean: Array, precise: Any) -> Array:
     """KL(softmax(clean) || softmax(masked)), a mean over rows and sequence, computed in the dtype `precise`."""
-    q, p = (jax.nn.log_softmax(one.astype(precise), axis=-1) for one in (masked, clean))
+    q, p = (jax.nn.log_softmax(tensor.astype(precise), axis=-1) for tensor in (masked, clean))
     return (jnp.exp(p) * (p - q)).sum() / math.prod(clean.shape[:-1])
 
 

@@ -59,19 +59,21 @@ class JaxPlan:
 
 def planned(compiled: Any, dtype: Any) -> Plan:
     """The compiler's figures for a compiled function whose state has that dtype."""
-    found = compiled.memory_analysis()
+    analysis = compiled.memory_analysis()
     return Plan(
-        found.argument_size_in_bytes,
-        found.temp_size_in_bytes,
-        found.output_size_in_bytes,
-        found.alias_size_in_bytes,
+        analysis.argument_size_in_bytes,
+        analysis.temp_size_in_bytes,
+        analysis.output_size_in_bytes,
+        analysis.alias_size_in_bytes,
         str(dtype),
     )
 
 
 def _bytes(shapes: Any) -> int:
     """The bytes on the first device."""
-    return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(shapes))
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
+    )
 
 
 def _placed(shape: jax.ShapeDtypeStruct, place: Any) -> jax.ShapeDtypeStruct:

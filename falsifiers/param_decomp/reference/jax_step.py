@@ -74,7 +74,7 @@ def train_step(
 
     def importances(weights: Tensors) -> tuple[dict[str, Array], dict[str, Array]]:
         logits = jax_model.importance_logits(config, _cast(weights, compute), residual)
-        gates = {name: jax_model.gates(one) for name, one in logits.items()}
+        gates = {name: jax_model.gates(logit) for name, logit in logits.items()}
         return tuple({name: over_rows(pair[which]) for name, pair in gates.items()} for which in (0, 1))  # type: ignore[return-value]
 
     def adversarial(components: Tensors, lower: Tensors, sources: Tensors, forward: Callable[..., Array]) -> Array:
@@ -106,7 +106,7 @@ def train_step(
         p = config.p_start + (config.p_end - config.p_start) * step / config.steps
         terms["minimality"], terms["frequency"] = jax_model.minimality(upper, p, config.eps, precise)
         masks = [{name: _masked(lower[name], source, route) for name, (source, route) in one.items()} for one in drawn]
-        divergences = [jax_model.divergence(kept_forward(live, one), clean, precise) for one in masks]
+        divergences = [jax_model.divergence(kept_forward(live, mask), clean, precise) for mask in masks]
         terms["stochastic"] = sum(divergences) / len(divergences)
         if config.adversarial:
             terms["adversarial"] = adversarial(live, lower, sources, kept_forward)
@@ -169,7 +169,7 @@ def _drawn(
 
 def _clipped(gradients: Tensors, norm: float) -> Tensors:
     """Gradients, scaled together to a norm of at most `norm`."""
-    total = jnp.sqrt(sum(jnp.square(one).sum() for one in jax.tree.leaves(gradients)))
+    total = jnp.sqrt(sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(gradients)))
     return jax.tree.map(lambda one: one * jnp.minimum(1.0, norm / (total + 1e-6)), gradients)
 
 

@@ -64,7 +64,7 @@ class Layout:
             },
             "sources": dict.fromkeys(names, self.everywhere),
         }
-        slots = {name: (one, one) for name, one in parts.items()}
+        slots = {name: (part, part) for name, part in parts.items()}
         return State(**parts, slots=slots, steps=self.everywhere, ascents=self.everywhere)
 
     def on(self, *axes: str | None) -> NamedSharding:
@@ -100,7 +100,7 @@ def state_shapes(config: Configuration) -> State:
     parts = {
         group: {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in of.items()} for group, of in shapes.items()
     }
-    return State(**parts, slots={group: (one, one) for group, one in parts.items()}, steps=count, ascents=count)
+    return State(**parts, slots={group: (part, part) for group, part in parts.items()}, steps=count, ascents=count)
 
 
 def initial_state(config: Configuration, layout: Layout, generator: np.random.Generator) -> State:
@@ -204,4 +204,4 @@ class JaxDecomposition:
 
 def _as_stored(tensors: Tensors) -> dict[str, Any]:
     """Weights of the importance model as [d_out, d_in]; all others unchanged."""
-    return {name: one.T if name.endswith(".weight") else one for name, one in tensors.items()}
+    return {name: tensor.T if name.endswith(".weight") else tensor for name, tensor in tensors.items()}

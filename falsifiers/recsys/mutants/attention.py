@@ -18,7 +18,9 @@ class NextSequenceSeen(Float64Attention):
         answer = super().__call__(question)
         ends = question.offsets[1:-1]
         ends = ends[(ends > 0) & (ends < len(question.q))]
-        q, k, v, grad_output = (one.double() for one in (question.q, question.k, question.v, question.grad_output))
+        q, k, v, grad_output = (
+            tensor.double() for tensor in (question.q, question.k, question.v, question.grad_output)
+        )
         scores = (q[ends - 1] * k[ends]).sum(dim=-1, keepdim=True) * question.alpha
         weights = torch.nn.functional.silu(scores) / question.scaling_seqlen
         out, dv = answer.out.double(), answer.dv.double()

@@ -53,7 +53,7 @@ class Request:
 
 def components(text: str) -> list[dict[str, str]]:
     """Return the options of each component of a job, by long name."""
-    found: list[dict[str, str]] = [{}]
+    options_of_components: list[dict[str, str]] = [{}]
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             break
@@ -64,10 +64,10 @@ def components(text: str) -> list[dict[str, str]]:
         except ValueError as error:
             raise NotUnderstood(f"{line.strip()}: {error}") from error
         if words and words[0] in _SEPARATORS:
-            found.append({})
+            options_of_components.append({})
         else:
-            found[-1] |= parsed(words)[0]
-    return found
+            options_of_components[-1] |= parsed(words)[0]
+    return options_of_components
 
 
 def parsed(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:

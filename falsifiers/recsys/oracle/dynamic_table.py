@@ -38,16 +38,16 @@ def owner_of(key: int, ranks: int) -> int:
 
 def keys_in_bucket(bucket: int, buckets: int, number: int, start: int) -> list[int]:
     """Return keys that share a bucket, small and huge ones of both signs."""
-    found: list[int] = []
+    keys: list[int] = []
     step = 0x5851F42D4C957F2D
     word = (start * step + 1) & _WORD
-    while len(found) < number:
+    while len(keys) < number:
         word = (word * 6364136223846793005 + 1442695040888963407) & _WORD
         key = word - (1 << 64) if word >> 63 else word
-        key = key >> 40 if len(found) % 3 == 0 else key
-        if mixed(key) % buckets == bucket and key not in found:
-            found.append(key)
-    return found
+        key = key >> 40 if len(keys) % 3 == 0 else key
+        if mixed(key) % buckets == bucket and key not in keys:
+            keys.append(key)
+    return keys
 
 
 @dataclass
@@ -154,7 +154,9 @@ class Model:
         mates = self._mates_of(key)
         if len(mates) == BUCKET:
             leaving = min(
-                (one for one in mates if one not in batch), key=lambda one: (self.entries[one].score, one), default=None
+                (mate for mate in mates if mate not in batch),
+                key=lambda one: (self.entries[one].score, one),
+                default=None,
             )
             if leaving is None:
                 self.refused.add(key)

@@ -35,43 +35,45 @@ class Truth:
     dv: Part
 
 
-def mask(asked: Question, item: int, length: int) -> Tensor:
+def mask(question: Question, item: int, length: int) -> Tensor:
     """Return which rows of a sequence attend to which keys, [length, length]."""
-    ids, end = torch.arange(length, device=asked.q.device), length
-    contextuals = asked.num_contextuals
+    ids, end = torch.arange(length, device=question.q.device), length
+    contextuals = question.num_contextuals
     if contextuals is not None:
         ids, end = (ids - contextuals[item] + 1).clamp_min(0), length - int(contextuals[item]) + 1
     rows, keys = ids[:, None], ids[None, :]
     distance = rows - keys
-    if not asked.causal:
+    if not question.causal:
         distance = distance.abs()
     valid = torch.eye(length, dtype=torch.bool, device=ids.device) | (distance > 0)
-    if asked.num_targets is not None:
-        targets = int(asked.num_targets[item])
-        groups = (ids - end + targets).clamp_min(-1).div(asked.target_group_size, rounding_mode="floor")
+    if question.num_targets is not None:
+        targets = int(question.num_targets[item])
+        groups = (ids - end + targets).clamp_min(-1).div(question.target_group_size, rounding_mode="floor")
         of_rows, of_keys = groups[:, None], groups[None, :]
         valid &= (of_rows == of_keys) | (of_rows < 0) | (of_keys < 0)
         end -= targets
-    if asked.max_attn_len:
-        near = distance <= asked.max_attn_len
-        if asked.min_full_attn_seq_len:
-            near = near | (rows >= end - asked.min_full_attn_seq_len)
+    if question.max_attn_len:
+        near = distance <= question.max_attn_len
+        if question.min_full_attn_seq_len:
+            near = near | (rows >= end - question.min_full_attn_seq_len)
         valid &= near
     if contextuals is not None:
         valid |= (rows == 0) & (keys < end)
     return valid
 
 
-def truth(asked: Question) -> Truth:
+def truth(question: Question) -> Truth:
     """Evaluate the definition; the inputs' numbers are taken as exact."""
-    q, k, v, grad_output = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.grad_output))
-    values = [torch.zeros_like(one) for one in (v, q, k, v)]
-    noises = [torch.zeros_like(one) for one in (v, q, k, v)]
-    alpha, scale, tiny = asked.alpha, 1.0 / asked.scaling_seqlen, torch.finfo(asked.q.dtype).smallest_normal
-    for item, start, end in _sequences(asked):
-        valid = mask(asked, item, end - start).double()
+    q, k, v, grad_output = (
+        tensor.detach().double() for tensor in (question.q, question.k, question.v, question.grad_output)
+    )
+    values = [torch.zeros_like(tensor) for tensor in (v, q, k, v)]
+    noises = [torch.zeros_like(tensor) for tensor in (v, q, k, v)]
+    alpha, scale, tiny = question.alpha, 1.0 / question.scaling_seqlen, torch.finfo(question.q.dtype).smallest_normal
+    for item, start, end in _sequences(question):
+        valid = mask(question, item, end - start).double()
         for head in range(q.shape[1]):
-            my_q, my_k, my_v, grad_output_rows = (one[start:end, head] for one in (q, k, v, grad_output))
+            my_q, my_k, my_v, grad_output_rows = (tensor[start:end, head] for tensor in (q, k, v, grad_output))
             scores = alpha * my_q @ my_k.T
             sigmoid = torch.sigmoid(scores)
             weights = valid * scores * sigmoid * scale
@@ -92,20 +94,20 @@ def truth(asked: Question) -> Truth:
     return Truth(*(Part(value, noise) for value, noise in zip(values, noises, strict=True)))
 
 
-def in_low_precision(asked: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def in_low_precision(question: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return output and gradients with every step in the inputs' own dtype, by autograd, as the source's tests do."""
-    q, k, v = (one.detach().requires_grad_() for one in (asked.q, asked.k, asked.v))
+    q, k, v = (tensor.detach().requires_grad_() for tensor in (question.q, question.k, question.v))
     parts = []
-    for item, start, end in _sequences(asked):
-        scores = torch.einsum("rhd,khd->hrk", q[start:end], k[start:end]) * asked.alpha
-        weights = torch.nn.functional.silu(scores) / asked.scaling_seqlen * mask(asked, item, end - start)
+    for item, start, end in _sequences(question):
+        scores = torch.einsum("rhd,khd->hrk", q[start:end], k[start:end]) * question.alpha
+        weights = torch.nn.functional.silu(scores) / question.scaling_seqlen * mask(question, item, end - start)
         parts.append(torch.einsum("hrk,khd->rhd", weights, v[start:end]))
     with torch.enable_grad():
         out = torch.cat(parts)
-    return (out.detach(), *torch.autograd.grad(out, (q, k, v), asked.grad_output))
+    return (out.detach(), *torch.autograd.grad(out, (q, k, v), question.grad_output))
 
 
-def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:
+def product_along(question: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:
     """Return the derivative of the sum of `grad_output * output` along q, k and v, by a central difference.
 
     Its error has the order of the step's fourth power: two differences are extrapolated to a step of zero.
@@ -113,21 +115,21 @@ def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: 
 
     def value(by: float) -> float:
         q, k, v = (
-            one.double() + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True)
+            tensor.double() + by * way for tensor, way in zip((question.q, question.k, question.v), toward, strict=True)
         )  # fmt: skip
         total = 0.0
-        for item, start, end in _sequences(asked):
-            valid = mask(asked, item, end - start).double()
-            scores = asked.alpha * torch.einsum("rhd,khd->hrk", q[start:end], k[start:end])
+        for item, start, end in _sequences(question):
+            valid = mask(question, item, end - start).double()
+            scores = question.alpha * torch.einsum("rhd,khd->hrk", q[start:end], k[start:end])
             out = torch.einsum("hrk,khd->rhd", torch.nn.functional.silu(scores) * valid, v[start:end])
-            total += float((asked.grad_output[start:end].double() * out).sum()) / asked.scaling_seqlen
+            total += float((question.grad_output[start:end].double() * out).sum()) / question.scaling_seqlen
         return total
 
     near, far = ((value(one) - value(-one)) / (2.0 * one) for one in (step, 2.0 * step))
     return (4.0 * near - far) / 3.0
 
 
-def _sequences(asked: Question) -> list[tuple[int, int, int]]:
+def _sequences(question: Question) -> list[tuple[int, int, int]]:
     """Return number, start and end of each sequence with rows; of the first, if none has rows."""
-    sequences = ((item, start, end) for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())))
-    return [one for one in sequences if one[1] < one[2]] or [(0, 0, 0)]
+    sequences = ((item, start, end) for item, (start, end) in enumerate(pairwise(question.offsets.tolist())))
+    return [sequence for sequence in sequences if sequence[1] < sequence[2]] or [(0, 0, 0)]

@@ -24,13 +24,13 @@ class Trained:
 
 def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Batch], device: str) -> Trained:
     """Train on all batches, from given weights."""
-    now = {name: one.to(device, torch.float64, copy=True) for name, one in weights.items()}
+    now = {name: weight.to(device, torch.float64, copy=True) for name, weight in weights.items()}
     first = {name: torch.zeros_like(one) for name, one in now.items()}
     second = {name: torch.zeros_like(one) for name, one in now.items()}
     outcomes = []
     seen: list[list[int]] = [[] for _ in recipe.rows]
     for number, batch in enumerate(batches, 1):
-        given = {name: one.to(device) for name, one in batch.tensors.items()}
+        given = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
         if recipe.dynamic:
             given["ids"] = _rows(batch, seen).to(device)
         leaves = {name: one.detach().requires_grad_() for name, one in now.items()}
@@ -72,22 +72,22 @@ def _rows(batch: Batch, seen: list[list[int]]) -> Tensor:
     return torch.tensor(rows)
 
 
-def _logits(recipe: Recipe, weights: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Tensor:
+def _logits(recipe: Recipe, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Tensor:
     users = []
-    for user, (start, end) in enumerate(pairwise(given["offsets"].tolist())):
-        x = weights["actions"][given["actions"][start:end]]
+    for user, (start, end) in enumerate(pairwise(tensors["offsets"].tolist())):
+        x = weights["actions"][tensors["actions"][start:end]]
         for table in range(len(recipe.rows)):
-            of_table = (given["tables"][start:end] == table).nonzero()[:, 0]
-            x = x.index_add(0, of_table, weights[f"tables.{table}"][given["ids"][start:end][of_table]])
-        asked = Question(
-            x, x, x, x, given["offsets"], end - start, recipe.scaling_seqlen, recipe.head_width**-0.5, True,
-            given.get("targets"), 1, given["contextuals"], 0, 0,
+            of_table = (tensors["tables"][start:end] == table).nonzero()[:, 0]
+            x = x.index_add(0, of_table, weights[f"tables.{table}"][tensors["ids"][start:end][of_table]])
+        question = Question(
+            x, x, x, x, tensors["offsets"], end - start, recipe.scaling_seqlen, recipe.head_width**-0.5, True,
+            tensors.get("targets"), 1, tensors["contextuals"], 0, 0,
         )  # fmt: skip
-        seen = mask(asked, user, end - start)
+        seen = mask(question, user, end - start)
         for number in range(recipe.layers):
             x = x + _layer(recipe, weights, f"layers.{number}.", x, seen)
         users.append(x)
-    ranked = torch.cat(users)[given["ranked"]]
+    ranked = torch.cat(users)[tensors["ranked"]]
     inner = _affine(weights, "head.0", ranked)
     return _affine(weights, "head.1", inner * torch.sigmoid(inner))
 
@@ -98,9 +98,9 @@ def _layer(recipe: Recipe, weights: Mapping[str, Tensor], name: str, x: Tensor, 
     u, v, q, k = inner.view(len(x), 4, -1).unbind(1)
     parts = []
     for head in range(recipe.heads):
-        mine = slice(head * recipe.head_width, (head + 1) * recipe.head_width)
-        scores = q[:, mine] @ k[:, mine].T / recipe.head_width**0.5
-        parts.append(seen * scores * torch.sigmoid(scores) / recipe.scaling_seqlen @ v[:, mine])
+        columns = slice(head * recipe.head_width, (head + 1) * recipe.head_width)
+        scores = q[:, columns] @ k[:, columns].T / recipe.head_width**0.5
+        parts.append(seen * scores * torch.sigmoid(scores) / recipe.scaling_seqlen @ v[:, columns])
     return _affine(weights, f"{name}out", _norm(weights, f"{name}norm_out", torch.cat(parts, 1)) * u)
 
 

@@ -88,8 +88,8 @@ class ShardedTable:
     def load(self, path: Path) -> None:
         """Load the keys of a dump that this rank owns. The dump may come from another number of ranks."""
         dumped = load_file(path, device=str(self.own.device))
-        mine = self.owners(dumped["keys"]) == self.rank
-        self.own.take({name: tensor if name == "counts" else tensor[mine] for name, tensor in dumped.items()})
+        owned = self.owners(dumped["keys"]) == self.rank
+        self.own.take({name: tensor if name == "counts" else tensor[owned] for name, tensor in dumped.items()})
 
     def owners(self, keys: Tensor) -> Tensor:
         """Return the owner of each key, from bits of the hash that do not select the bucket."""

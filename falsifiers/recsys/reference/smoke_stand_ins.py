@@ -64,8 +64,8 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *rest: Any, **named
     _, _, _, longest, _, scaling, contexts, targets = rest
     causal = named["window_size"][1] == 0
     asked = starts, longest, scaling, named["alpha"], causal, targets, named["target_group_size"], contexts
-    made: Tensor = _Attention.apply(q, k, v, asked)  # type: ignore[no-untyped-call]
-    return made
+    output: Tensor = _Attention.apply(q, k, v, asked)  # type: ignore[no-untyped-call]
+    return output
 
 
 def _sums(lengths: Tensor) -> Tensor:

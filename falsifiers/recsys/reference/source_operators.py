@@ -85,7 +85,7 @@ class SourceOperators:
         Raises whatever the source raises.
         """
         rows, heads, width = question.q.shape
-        self._fed = torch.cat([one.flatten(1) for one in (question.v, question.v, question.q, question.k)], 1)
+        self._fed = torch.cat([tensor.flatten(1) for tensor in (question.v, question.v, question.q, question.k)], 1)
         nothing = question.q.new_zeros(1)
         entry = question.q.new_zeros(rows, heads * width).requires_grad_()
         with self._on(capability):
@@ -128,10 +128,10 @@ class SourceOperators:
         def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
             self.calls.append(name)
             starts, _, _, _, longest, _, scaling, contexts, targets, group, _, right, alpha = rest[:13]
-            asked = Question(
+            question = Question(
                 q, k, v, v, starts, longest, scaling, alpha, right == 0, targets, group, contexts, 0, 0
             )  # fmt: skip
-            return _answer(asked).out, q.new_zeros(1)
+            return _answer(question).out, q.new_zeros(1)
 
         def backward(dout: Tensor, *rest: Any) -> tuple[Tensor, ...]:
             self.calls.append(name)
@@ -143,10 +143,10 @@ class SourceOperators:
                 given.insert(9, given[7])
             q, k, v, starts, _, _, _, longest, _, scaling, *rest = given
             dq, dk, dv, contexts, targets, group, _, right, alpha = rest[:9]
-            asked = Question(
+            question = Question(
                 q, k, v, dout, starts, longest, scaling, alpha, right == 0, targets, group, contexts, 0, 0
             )  # fmt: skip
-            found = _answer(asked)
+            found = _answer(question)
             return dq.copy_(found.dq), dk.copy_(found.dk), dv.copy_(found.dv), q.new_zeros(1)
 
         def padded(values: Tensor, offsets: list[Tensor], longest: list[int], padding: float = 0.0) -> Tensor:
@@ -188,8 +188,8 @@ class SourceOperators:
         return found
 
 
-def _answer(asked: Question) -> Answer:
-    return Float64Attention(None)(dataclasses.replace(asked, offsets=asked.offsets.long()))  # type: ignore[arg-type]
+def _answer(question: Question) -> Answer:
+    return Float64Attention(None)(dataclasses.replace(question, offsets=question.offsets.long()))  # type: ignore[arg-type]
 
 
 def _kept(*_: Tensor, clear_storage: bool = False) -> None:

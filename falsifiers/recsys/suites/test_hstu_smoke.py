@@ -38,7 +38,7 @@ def test_hstu_smoke(head_dim: int, contextuals: int) -> None:
         pytest.skip("no operator for sm_100 has contextual rows")
     generator = torch.Generator().manual_seed(head_dim + contextuals)
     lengths = torch.randint(LONGEST // 2, LONGEST + 1, (BATCH,), generator=generator)
-    asked = question(
+    inputs = question(
         {
             "dtype": "bfloat16", "lengths": lengths.tolist(), "heads": HEADS, "width": head_dim,
             "value_width": head_dim, "targets": 3, "group": 1, "contextuals": contextuals or None, "window": 0,
@@ -46,14 +46,14 @@ def test_hstu_smoke(head_dim: int, contextuals: int) -> None:
         },
         DEVICE,
     )  # fmt: skip
-    exact, low = truth(asked), in_low_precision(asked)
-    q, k, v = (one.detach().requires_grad_() for one in (asked.q, asked.k, asked.v))
+    exact, low = truth(inputs), in_low_precision(inputs)
+    q, k, v = (tensor.detach().requires_grad_() for tensor in (inputs.q, inputs.k, inputs.v))
     out = hstu_attention(
-        q, k, v, asked.offsets, asked.max_seqlen, alpha=asked.alpha, scaling_seqlen=asked.scaling_seqlen,
-        mask=mask_of(asked),
+        q, k, v, inputs.offsets, inputs.max_seqlen, alpha=inputs.alpha, scaling_seqlen=inputs.scaling_seqlen,
+        mask=mask_of(inputs),
     )  # fmt: skip
     assert hstu_close(out, low[0], exact.out.value, 2)
-    out.backward(asked.grad_output)
+    out.backward(inputs.grad_output)
     assert hstu_close(q.grad, low[1], exact.dq.value, 5)
     assert hstu_close(k.grad, low[2], exact.dk.value, 5)
     assert hstu_close(v.grad, low[3], exact.dv.value, 5)
