@@ -49,6 +49,10 @@ class SmallGpuPatch(Protocol):
         """Return a context in which Inductor tunes."""
         ...
 
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables with which a process tunes products that it compiles, before it imports torch."""
+        ...
+
 
 Candidate = Mapping[str, int]
 """A kernel configuration: `rows`, `columns` and `depth` of its blocks, and pipeline `stages`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -15,10 +16,13 @@ import torch._inductor.utils as inductor
 from torch._inductor import config
 
 from falsifiers.nanochat.device_subjects import SmallGpuPatch
+from falsifiers.nanochat.fresh_process import printed
 from harness import NotMeasured, Trial
 
 _WARNING = "Not enough SMs to use max_autotune_gemm mode"
 _WIDTH = 512
+_SECONDS = 120.0
+"""Two processes end within the time of a trial."""
 
 
 class _Ended(Exception):
@@ -32,10 +36,10 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
     answers, warnings = [], 0
     try:
         for count in counts:
-            with _gpu_of(count) as warned:
+            with gpu_of(count) as warned:
                 answers.append(bool(inductor.is_big_gpu(torch.device("cuda", 0))))
                 warnings += len(warned)
-        with _gpu_of(small), _importer() as importer:
+        with gpu_of(small), _importer() as importer:
             before = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]  # cached from now on
             within, after, came_out = [], [], False
             for raises in (False, True):
@@ -56,12 +60,13 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
             after=after,
             exception_came_out=came_out,
         )
+        _measure_processes(trial)
         if not trial.parameters["tuned"]:
             trial.resolve(device=torch.device(trial.device).type)  # Inductor was asked; nothing ran
             return
-        with _gpu_of(small):
+        with gpu_of(small):
             plain = _tuned(trial)
-        with _gpu_of(small), trial.subject_fault(), trial.subject.applied():
+        with gpu_of(small), trial.subject_fault(), trial.subject.applied():
             patched = _tuned(trial)
         trial.measure(choices_without=plain[0], choices_with=patched[0], result_errors=[plain[1], patched[1]])
         trial.resolve(device=patched[2])
@@ -70,8 +75,35 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
         original.cache_clear()
 
 
+def _measure_processes(trial: Trial[SmallGpuPatch]) -> None:
+    """Ask a process with the subject's variables, and one without. With rows, both compile a block."""
+    given = {name: trial.parameters[name] for name in ("multiprocessors", "rows", "sequence", "width", "heads")}
+
+    def process(environment: Mapping[str, str]) -> dict[str, Any]:
+        told = json.dumps({**given, "seed": trial.seed})
+        found: dict[str, Any] = printed(
+            "falsifiers.nanochat.tuned_block",
+            told,
+            environment=environment,
+            unset=("TORCHINDUCTOR_",),
+            seconds=_SECONDS,
+        )
+        return found
+
+    without = process({})
+    with trial.subject_fault():
+        variable = process(dict(trial.subject.environment()))
+    trial.measure(set_without=without["is_set"], set_by_variable=variable["is_set"])
+    if given["rows"]:
+        trial.measure(
+            tuned_without=without["choices"],
+            tuned_by_variable=variable["choices"],
+            gradient_errors=[without["gradient_error"], variable["gradient_error"]],
+        )
+
+
 @contextlib.contextmanager
-def _gpu_of(count: int) -> Iterator[list[str]]:
+def gpu_of(count: int) -> Iterator[list[str]]:
     """Make Inductor read this number of multiprocessors; yield the warnings."""
     warned: list[str] = []
     handler = logging.Handler()
@@ -112,7 +144,7 @@ def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float, str]:
     from torch._inductor import select_algorithm
 
     timed: list[int] = []
-    select_algorithm.add_feedback_saver(lambda timings, *_: timed.append(_of_triton(timings)))
+    select_algorithm.add_feedback_saver(lambda timings, *_: timed.append(of_triton(timings)))
     torch._dynamo.reset()
     generator = torch.Generator(trial.device).manual_seed(trial.seed)
     left, right = (
@@ -129,5 +161,6 @@ def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float, str]:
     return sum(timed), float((actual.double() - exact).norm() / exact.norm()), actual.device.type
 
 
-def _of_triton(timings: Any) -> int:
+def of_triton(timings: Any) -> int:
+    """Return how many of the choices that were timed are Triton's."""
     return sum("Triton" in type(choice).__name__ for choice in timings)

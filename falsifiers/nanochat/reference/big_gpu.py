@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch._inductor.utils as inductor
 
@@ -28,3 +28,7 @@ class EveryGpuIsBig:
         finally:
             for module in places:
                 module.is_big_gpu = original  # type: ignore[attr-defined]
+
+    def environment(self) -> Mapping[str, str]:
+        """See `SmallGpuPatch`."""
+        return {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM": "1"}
