@@ -12,9 +12,11 @@ from typing import Any
 from falsifiers.distill.oracle.corpus import Text
 from harness import propagates
 
-KEYS = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
+KEYS = ("name", "architecture", "teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
 """Keys with which an export may describe its run."""
 
+_ARCHITECTURE = "Qwen2ForCausalLM"
+"""Of every model that the parameters can name (PR #1856)."""
 _SEED = re.compile(r"seed\D?(\d+)")
 
 
@@ -52,12 +54,14 @@ def untrue_step(metadata: Mapping[str, str], step: int) -> list[str]:
 
 @propagates
 def untrue_names(metadata: Mapping[str, str], parameters: Mapping[str, Any], cache: Path, steps: int) -> list[str]:
-    """The teacher's name and the epoch, if they cannot belong to a run of this many steps.
+    """Names, architecture and epoch, if they cannot belong to a run of this many steps.
 
-    The name must contain the model's name, and a seed in it must be the teacher's. The epoch counts passes over the
-    training text, from 0 or from 1.
+    Both names must contain the model's name, and a seed in the teacher's name must be the teacher's. The epoch counts
+    passes over the training text, from 0 or from 1.
     """
-    untrue = []
+    untrue = [] if parameters["model"] in metadata.get("name", parameters["model"]) else ["name"]
+    if metadata.get("architecture", _ARCHITECTURE) != _ARCHITECTURE:
+        untrue.append("architecture")
     name = metadata.get("teacher_model")
     if name is not None:
         seeds = {int(seed) for seed in _SEED.findall(name)}

@@ -43,16 +43,24 @@ class WeightFiles(Protocol):
 
 
 class OwnFiles:
-    """Safetensors with the names that the claims prescribe for a trainer in this process. See `WeightFiles`."""
+    """Safetensors or APR v2, with the names that claims prescribe for a trainer in this process. See `WeightFiles`."""
 
     in_memory = True
     no_metadata: Mapping[str, str] = {}
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        return read_safetensors(path)
+        if path.suffix != ".apr":
+            return read_safetensors(path)
+        from falsifiers.distill.measuring.weight_formats import read_weights  # which needs this module
+
+        with path.open("rb") as file:
+            if file.read(4) != b"APR\0":
+                raise Unreadable(f"{path} is no APR v2 file")
+
+        return read_weights(path)
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        return read_safetensors(path)
+        return self.read_export(path)
 
     def name(self, step: int) -> str:
         return f"ckpt-step-{step:06}"

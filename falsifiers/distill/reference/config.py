@@ -61,6 +61,7 @@ class Recipe:
         checkpoint_every: steps between checkpoints; 0 for none. The default is SPEC-DISTILL-001's (PR #1856).
         dropout: of the student's attention, in training.
         log_every: steps between lines of the training log; 0 for none.
+        export: the name of the exported file; its suffix says the format.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Recipe:
     checkpoint_every: int = 5000
     dropout: float = 0.0
     log_every: int = 0
+    export: str = "model.safetensors"
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Recipe:

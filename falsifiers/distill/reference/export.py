@@ -1,4 +1,4 @@
-"""Writes files of tensors atomically."""
+"""Writes files of tensors atomically, as safetensors or APR v2."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
+
+from falsifiers.distill.reference.apr_files import write_apr
 
 _UNFINISHED = ".unfinished"
 _CHECKPOINT = re.compile(r"ckpt-step-(\d{6,})\.safetensors")
@@ -30,7 +32,9 @@ def checkpoint_steps(directory: Path) -> list[int]:
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]) -> Path:
-    """Write tensors and string metadata as safetensors. After a crash, `path` holds all of it or nothing new.
+    """Write tensors and string metadata. After a crash, `path` holds all of it or nothing new.
+
+    The suffix .apr stands for APR v2, any other one for safetensors.
 
     The directory is created if necessary. The file is written in a folder beside its place, flushed to the disk, and
     renamed; the folder is then removed, with leftovers of an earlier crash. A directory has one writer at a time.
@@ -42,7 +46,10 @@ def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[st
     unfinished.mkdir(parents=True, exist_ok=True)
     try:
         beside = unfinished / path.name
-        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, dict(metadata))
+        if path.suffix == ".apr":
+            write_apr(weights, beside, metadata)
+        else:
+            save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, dict(metadata))
         _flush(beside)
         beside.replace(path)
     except SafetensorError as error:  # safetensors raises its own error for errors of the system

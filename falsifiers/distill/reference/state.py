@@ -18,6 +18,8 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.optim import Optimizer
 
+from falsifiers.distill.reference.apr_files import read_apr
+
 _OPTIMIZER = "optimizer/"
 _RANDOM = "random/"
 _GROUPS = "param_groups"
@@ -50,8 +52,10 @@ def read_state(path: Path) -> TrainingState:
     """Read a checkpoint or an export into host memory.
 
     Raises:
-        OSError, SafetensorError: the file cannot be read, or is none.
+        OSError, SafetensorError, ValueError: the file cannot be read, or is none.
     """
+    if path.suffix == ".apr":
+        return TrainingState(*read_apr(path))
     with safe_open(path, framework="pt") as file:
         return TrainingState({name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
 

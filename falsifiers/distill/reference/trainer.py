@@ -64,7 +64,7 @@ class Distillation:
         return torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
 
     def distill(self, on_step: OnStep) -> Run:
-        """Train from the present step to the recipe's last step; checkpoints and export are safetensors."""
+        """Train from the present step to the recipe's last step. Checkpoints are safetensors."""
         steps = self.steps_to_make()
         losses: list[float] = []
         if self.steps_made == 0:
@@ -82,7 +82,7 @@ class Distillation:
                     self.save(checkpointer, self.steps_made, losses[-1])
                 rate = self.optimizer.param_groups[0]["lr"]
                 on_step(self.steps_made, loss=losses[-1], learning_rate=rate, tokens_per_second=tokens / elapsed)
-        export = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, losses[-1]))
+        export = self.export(self.directory / self.recipe.export, self.metadata(self.steps_made, losses[-1]))
         return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
 
     def steps(self, log_every: int) -> Generator[int]:
@@ -183,8 +183,10 @@ class Distillation:
         return self.recipe.learning_rate * min(1.0, step / max(1, self.recipe.warmup_steps))
 
     def metadata(self, step: int, loss: float) -> dict[str, str]:
-        """The checkpoint's metadata; safetensors allows only strings."""
+        """The metadata of a file; safetensors allows only strings."""
         return {
+            "name": f"{self.recipe.model}-distilled",
+            "architecture": type(self.student).__name__,
             "teacher_model": f"{self.recipe.model}-teacher-seed-{self.recipe.teacher_seed}",
             "temperature": str(self.recipe.temperature),
             "alpha": str(self.recipe.alpha),
