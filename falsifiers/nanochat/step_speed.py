@@ -66,8 +66,8 @@ def _arm(subject: Paths, path: str, batch: Batch) -> Callable[[], object]:
     model = subject.model(path)
 
     def step() -> None:
-        model.zero_grad()
         subject.forward(model, batch).backward()
+        model.zero_grad()  # so that one arm at a time has gradients
 
     return partial(step)
 

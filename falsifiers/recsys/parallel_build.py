@@ -23,12 +23,15 @@ from falsifiers.recsys.program_paths import without
 from falsifiers.recsys.tool_subjects import ExtensionBuild
 from harness import NotMeasured, Trial
 
-_SECONDS = 400.0
+_SECONDS = 600.0
 """A build that takes longer waits for something that this machine does not have."""
 _LOOKS = 3
 """How many times in a row every process must be found waiting."""
 _PAUSE = 0.005
-_COMPILER = """#!/bin/sh
+_COMPILERS = {".cpp": ("c++", "g++", "clang++"), ".cu": ("nvcc",)}
+_SOURCE = 'extern "C" int part_{number}() {{ return {number}; }}\n'
+_KERNEL = "__global__ void kernel_{number}(int *x) {{ *x = {number}; }}\n"
+_WRAPPER = """#!/bin/sh
 case " $* " in
 *" -c "*)
     mkfifo "{folder}/$$"
@@ -41,17 +44,17 @@ exec "{real}" "$@"
 
 def falsify(trial: Trial[ExtensionBuild]) -> None:
     """Build with ninja on PATH, then without it, and ask the built code for the number of each source."""
-    real = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    files, suffix = trial.parameters["files"], trial.parameters["suffix"]
+    real = next((path for name in _COMPILERS[suffix] if (path := shutil.which(name))), None)
     if real is None or shutil.which("ninja") is None:
-        missing = "ninja" if real else "a C++ compiler"
+        missing = "ninja" if real else f"a compiler for {suffix}"
         raise NotMeasured(f"{missing} is not installed, so nothing shows what a build with it does")
     if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
         raise NotMeasured("/proc does not show the children of a process, by which those of a build are seen")
-    files = trial.parameters["files"]
     paths = {"with": os.environ.get("PATH", os.defpath), "without": without("ninja", trial.workspace / "programs")}
     for kind, path in paths.items():
         folder = trial.workspace / kind
-        starts = _built(trial, folder, _written(folder, files), real, path)
+        starts = _built(trial, folder, _written(folder, files, suffix), real, path)
         trial.measure(
             **{
                 f"compiled_{kind}_ninja": sum(starts),
@@ -62,12 +65,13 @@ def falsify(trial: Trial[ExtensionBuild]) -> None:
     trial.resolve(device="cpu")
 
 
-def _written(folder: Path, files: int) -> list[Path]:
-    """Write sources, each with a function that returns its number."""
+def _written(folder: Path, files: int, suffix: str) -> list[Path]:
+    """Write sources, each with a function that returns its number, and of CUDA with a kernel."""
     (folder / "sources").mkdir(parents=True)
-    sources = [folder / "sources" / f"part_{number}.cpp" for number in range(files)]
+    sources = [folder / "sources" / f"part_{number}{suffix}" for number in range(files)]
     for number, source in enumerate(sources):
-        source.write_text(f'extern "C" int part_{number}() {{ return {number}; }}\n')
+        text = _SOURCE if suffix == ".cpp" else _KERNEL + _SOURCE
+        source.write_text(text.format(number=number))
     return sources
 
 
@@ -75,10 +79,11 @@ def _built(trial: Trial[ExtensionBuild], folder: Path, sources: list[Path], real
     """Build in a fork; return how many compilers waited each time that nothing else ran."""
     waiting = folder / "waiting"
     waiting.mkdir()
-    compiler = folder / "c++"
-    compiler.write_text(_COMPILER.format(folder=waiting, real=real))
+    compiler = folder / "compiler"
+    compiler.write_text(_WRAPPER.format(folder=waiting, real=real))
     compiler.chmod(0o755)
-    variables = {"PATH": path, "CC": str(compiler), "CXX": str(compiler)}
+    named = ("PYTORCH_NVCC",) if sources[0].suffix == ".cu" else ("CC", "CXX")
+    variables = {"PATH": path, **dict.fromkeys(named, str(compiler))}
     build = multiprocessing.get_context("fork").Process(
         target=_build, args=(trial.subject, sources, folder, variables), daemon=True
     )

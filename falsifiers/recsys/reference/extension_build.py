@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from setuptools import Distribution, Extension
+from torch.utils import cpp_extension
 from torch.utils.cpp_extension import BuildExtension
 
 from harness import Setting
@@ -17,10 +19,20 @@ class TorchBuild:
     def __init__(self, setting: Setting) -> None: ...
 
     def build(self, sources: Sequence[Path], folder: Path) -> None:
-        extension = Extension("many_sources", [str(source) for source in sources], language="c++")
+        further = _of_cuda() if any(source.suffix == ".cu" for source in sources) else {}
+        extension = Extension("many_sources", [str(source) for source in sources], language="c++", **further)
         made = Distribution(
             {"name": "many_sources", "ext_modules": [extension], "cmdclass": {"build_ext": BuildExtension}}
         )
         options = made.get_option_dict("build_ext")
         options["build_lib"] = options["build_temp"] = ("the caller", str(folder))
         made.run_command("build_ext")
+
+
+def _of_cuda() -> dict[str, Any]:
+    """Return what a build of CUDA links. A torch without CUDA does not look for the compiler by itself."""
+    home = cpp_extension.CUDA_HOME or cpp_extension._find_cuda_home()
+    cpp_extension.CUDA_HOME = home
+    if home is None:
+        raise FileNotFoundError("no CUDA toolkit is installed")
+    return {"libraries": ["cudart_static", "rt", "dl", "pthread"], "library_dirs": [str(Path(home) / "lib64")]}
