@@ -28,7 +28,8 @@ _SECONDS = 600.0
 _LOOKS = 3
 """How many times in a row every process must be found waiting."""
 _PAUSE = 0.005
-_COMPILERS = {".cpp": ("c++", "g++", "clang++"), ".cu": ("nvcc",)}
+_ARCHITECTURE = "10.0"
+"""For which CUDA is compiled; the source adds it (pull request 399)."""
 _SOURCE = 'extern "C" int part_{number}() {{ return {number}; }}\n'
 _KERNEL = "__global__ void kernel_{number}(int *x) {{ *x = {number}; }}\n"
 _WRAPPER = """#!/bin/sh
@@ -45,7 +46,7 @@ exec "{real}" "$@"
 def falsify(trial: Trial[ExtensionBuild]) -> None:
     """Build with ninja on PATH, then without it, and ask the built code for the number of each source."""
     files, suffix = trial.parameters["files"], trial.parameters["suffix"]
-    real = next((path for name in _COMPILERS[suffix] if (path := shutil.which(name))), None)
+    real = _compiler_of(suffix)
     if real is None or shutil.which("ninja") is None:
         missing = "ninja" if real else f"a compiler for {suffix}"
         raise NotMeasured(f"{missing} is not installed, so nothing shows what a build with it does")
@@ -65,6 +66,12 @@ def falsify(trial: Trial[ExtensionBuild]) -> None:
     trial.resolve(device="cpu")
 
 
+def _compiler_of(suffix: str) -> str | None:
+    if suffix == ".cpp":
+        return next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    return shutil.which("nvcc", path=str(Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "bin"))
+
+
 def _written(folder: Path, files: int, suffix: str) -> list[Path]:
     """Write sources, each with a function that returns its number, and of CUDA with a kernel."""
     (folder / "sources").mkdir(parents=True)
@@ -79,11 +86,15 @@ def _built(trial: Trial[ExtensionBuild], folder: Path, sources: list[Path], real
     """Build in a fork; return how many compilers waited each time that nothing else ran."""
     waiting = folder / "waiting"
     waiting.mkdir()
-    compiler = folder / "compiler"
+    if sources[0].suffix == ".cu":
+        compiler = _toolkit(Path(real).parents[1], folder / "toolkit")
+        variables = {"CUDA_HOME": str(folder / "toolkit"), "TORCH_CUDA_ARCH_LIST": _ARCHITECTURE}
+    else:
+        compiler = folder / "c++"
+        variables = {"CC": str(compiler), "CXX": str(compiler)}
     compiler.write_text(_WRAPPER.format(folder=waiting, real=real))
     compiler.chmod(0o755)
-    named = ("PYTORCH_NVCC",) if sources[0].suffix == ".cu" else ("CC", "CXX")
-    variables = {"PATH": path, **dict.fromkeys(named, str(compiler))}
+    variables["PATH"] = path
     build = multiprocessing.get_context("fork").Process(
         target=_build, args=(trial.subject, sources, folder, variables), daemon=True
     )
@@ -93,6 +104,15 @@ def _built(trial: Trial[ExtensionBuild], folder: Path, sources: list[Path], real
         with trial.subject_fault():
             raise RuntimeError(f"the build ended with {build.exitcode}; the trial's log has its output")
     return starts
+
+
+def _toolkit(real: Path, copy: Path) -> Path:
+    """Make a CUDA toolkit of links to another one, and return where its nvcc belongs."""
+    (copy / "bin").mkdir(parents=True)
+    for path in [*real.iterdir(), *(real / "bin").iterdir()]:
+        if path.name not in ("bin", "nvcc"):
+            (copy / path.relative_to(real)).symlink_to(path)
+    return copy / "bin" / "nvcc"
 
 
 def _build(subject: Any, sources: Sequence[Path], folder: Path, variables: dict[str, str]) -> None:

@@ -30,9 +30,9 @@ class TorchBuild:
 
 
 def _of_cuda() -> dict[str, Any]:
-    """Return what a build of CUDA links. A torch without CUDA does not look for the compiler by itself."""
-    home = cpp_extension.CUDA_HOME or cpp_extension._find_cuda_home()
-    cpp_extension.CUDA_HOME = home
+    """Return what a build of CUDA links. torch looks for the compiler when it is imported, if it has CUDA itself."""
+    home = cpp_extension._find_cuda_home()
     if home is None:
         raise FileNotFoundError("no CUDA toolkit is installed")
+    cpp_extension.CUDA_HOME = home
     return {"libraries": ["cudart_static", "rt", "dl", "pthread"], "library_dirs": [str(Path(home) / "lib64")]}

@@ -18,7 +18,7 @@ from falsifiers.distill.reference.export import checkpoint_path
 from harness import NotMeasured
 from tests.falsifiers.distill.trials import CONTRACTS, QUICK, a_mutant, a_setting, a_trial
 
-_KEYS = {"teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
+_KEYS = {"name", "architecture", "teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
 
 
 def declared(claim: str) -> frozenset[str]:
@@ -27,7 +27,7 @@ def declared(claim: str) -> frozenset[str]:
 
 
 def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:
-    """The directory is made, every second step has a checkpoint, and the metadata are six strings."""
+    """The directory is made, every second step has a checkpoint, and the metadata are strings."""
     run = Distillation(a_setting(tmp_path)).distill(lambda step, **values: None)
     assert [path.name for path in run.checkpoints] == ["ckpt-step-000002.safetensors"]
     assert run.steps == len(run.losses) == 3
