@@ -52,7 +52,7 @@ def padded(size: int) -> int:
 class Reference:
     """The writer and the reader."""
 
-    def __init__(self, setting: Setting | None = None) -> None:
+    def __init__(self, setting: Setting) -> None:
         """Ignore the setting; the format is the same on every device."""
 
     def write(self, file: AprFile) -> bytes:

@@ -16,6 +16,7 @@ _DTYPES = {
     torch.int8: 6, torch.uint8: 7, torch.bfloat16: 30,
 }  # fmt: skip
 """The format's numbers."""
+_FORMAT = Reference(None)  # type: ignore[arg-type]  # it ignores the setting
 _BY_NUMBER = {number: dtype for dtype, number in _DTYPES.items()}
 
 
@@ -27,7 +28,7 @@ def write_apr(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
         ValueError: the format has no room for them.
     """
     tensors = [TensorRecord(name, _DTYPES[one.dtype], tuple(one.shape), _bytes(one)) for name, one in weights.items()]
-    path.write_bytes(Reference().write(AprFile(tensors, metadata)))
+    path.write_bytes(_FORMAT.write(AprFile(tensors, metadata)))
 
 
 def read_apr(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -38,7 +39,7 @@ def read_apr(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ValueError: it is no undamaged APR v2 file, or has tensors of another kind.
     """
     try:
-        file = Reference().read(path.read_bytes())
+        file = _FORMAT.read(path.read_bytes())
     except Rejected as error:
         raise ValueError(f"{path}: {error}") from error
     if unknown := sorted(one.name for one in file.tensors if one.dtype not in _BY_NUMBER):

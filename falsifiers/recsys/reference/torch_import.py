@@ -1,0 +1,18 @@
+"""An import of a name of torch."""
+
+from __future__ import annotations
+
+from harness import Setting
+
+__all__ = ["FromModule"]
+
+
+class FromModule:
+    """One statement."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def program(self, module: str, name: str) -> str:
+        """See `Import`."""
+        return f"from {module} import {name}"
