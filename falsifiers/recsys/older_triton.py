@@ -15,8 +15,6 @@ from typing import Any, Protocol
 from harness import NotMeasured, Trial
 from harness.machine.limited_process import Stopped, completed
 
-__all__ = ["Import", "falsify"]
-
 _FOLDER = "older_triton"
 _SECONDS = 250.0
 _LOOK = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from harness import Setting
 
-__all__ = ["FromModule"]
-
 
 class FromModule:
     """One statement."""
