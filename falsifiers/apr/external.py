@@ -31,10 +31,10 @@ class Recorded(RecordedRun):
             *directory.checkpoints(self.trainer, self.values).values(),
         ]
         there = dict.fromkeys([*named, *sorted(self.directory.glob("*.apr"))])
-        found = [path for path in there if path.is_file() and (path.suffix == ".apr" or _begins_as_apr(path))]
-        if not found:
+        paths = [path for path in there if path.is_file() and (path.suffix == ".apr" or _begins_as_apr(path))]
+        if not paths:
             raise NotObserved(f"there is no APR file in {self.directory}")
-        for path in found[:_MOST_FILES]:
+        for path in paths[:_MOST_FILES]:
             print("judging", path, "sha256", directory.digest(path))
             yield path
 

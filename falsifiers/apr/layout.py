@@ -27,17 +27,17 @@ def falsify(trial: Trial[AprFormat]) -> None:
         data = written(trial, file)
         with trial.subject_fault():
             own = _read(trial.subject, data)
-        found = departures(data, file)
+        differences = departures(data, file)
         foreign = build(file, _shuffled(len(file.tensors), int(case["order"])))
         dirty = bytearray(foreign)
         dirty[6:8] = (int.from_bytes(dirty[6:8], "little") | COLUMN_MAJOR).to_bytes(2, "little")
         with trial.subject_fault():
-            theirs = _read(trial.subject, foreign)
+            foreign_content = _read(trial.subject, foreign)
             column_major = _read(trial.subject, reseal(bytes(dirty)))
         return {
-            **{f"{section}_wrong": names for section, names in found.items()},
+            **{f"{section}_wrong": names for section, names in differences.items()},
             "own_misread": _misread(own, file),
-            "foreign_misread": _misread(theirs, file),
+            "foreign_misread": _misread(foreign_content, file),
             "column_major_accepted": column_major is not None,
         }
 

@@ -31,7 +31,7 @@ def nbytes(dtype: int, elements: int) -> int | None:
 
 def file_of(case: Mapping[str, Any]) -> AprFile:
     """The file that a case describes. A tensor's bytes are drawn from its seed."""
-    return AprFile([_tensor(one) for one in case["tensors"]], case["metadata"])
+    return AprFile([_tensor(tensor) for tensor in case["tensors"]], case["metadata"])
 
 
 def _tensor(case: Mapping[str, Any]) -> TensorRecord:

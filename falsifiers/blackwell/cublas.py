@@ -94,13 +94,13 @@ def _look_at_caches(trial: Trial[TwoPaths]) -> None:
     """
     shape, layers = SHAPES[trial.parameters["model"]], trial.parameters["layers"]
     with trial.subject_fault():
-        with counting_kernels() as made:
+        with counting_kernels() as compiled:
             new = [int(size) for size in trial.subject.prewarm("new", shape, layers)]
         old = [int(size) for size in trial.subject.prewarm("old", shape, layers)]
         shared = [[int(size) for size in trial.subject.shared_modules(moved, shape)] for moved in _MOVED]
     caches = dict(zip(("new", "old_per_layer", *_SHARED), (new, old, *shared), strict=True))
     trial.measure(**{f"modules_{name}": len(sizes) for name, sizes in caches.items()})
-    trial.measure(**{f"bytes_{name}": sum(sizes) for name, sizes in caches.items()}, kernels_made_new=made.kernels)
+    trial.measure(**{f"bytes_{name}": sum(sizes) for name, sizes in caches.items()}, kernels_made_new=compiled.kernels)
 
 
 def _compare(
@@ -178,7 +178,7 @@ def _train(trial: Trial[TwoPaths]) -> None:
             each = [relative_error(gradient, other) for gradient, other in zip(gradients, rights, strict=True)]
             errors.append(worst([abs(found - right) / max(1.0, right), *each]))
         del true
-        differences.append(worst([_distance(one, other) for one, other in zip(new, old, strict=True)]))
+        differences.append(worst([_distance(weight, other) for weight, other in zip(new, old, strict=True)]))
         losses.append(loss)
         trial.step(step, loss=loss, difference=differences[-1])
     trial.measure(training_difference=differences, training_relative=errors, loss_first=losses[0], loss_last=losses[-1])
@@ -224,11 +224,11 @@ def _furthest(actual: ProjectionGradients, right: ProjectionGradients, first: in
     Infinite if a gradient is missing.
     """
     distances = []
-    for ours, theirs in zip(actual, right, strict=True):
-        if ours is None or theirs is None:
-            distances.append(0.0 if ours is theirs else math.inf)
+    for actual_gradient, true_gradient in zip(actual, right, strict=True):
+        if actual_gradient is None or true_gradient is None:
+            distances.append(0.0 if actual_gradient is true_gradient else math.inf)
         else:
-            distances.append(_distance(ours, theirs, first))
+            distances.append(_distance(actual_gradient, true_gradient, first))
     return worst(distances)
 
 
@@ -246,8 +246,13 @@ def _worst_of_each(
     actual: ProjectionGradients, right: ProjectionGradients, measure: Callable[[Tensor, Tensor], float]
 ) -> float:
     """The largest `measure` of any expected gradient; infinite if it is missing or has another shape."""
-    pairs = [(one, true) for one, true in zip(actual, right, strict=True) if true is not None]
-    return worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
+    pairs = [(gradient, true) for gradient, true in zip(actual, right, strict=True) if true is not None]
+    return worst(
+        [
+            math.inf if gradient is None or gradient.shape != true.shape else measure(gradient, true)
+            for gradient, true in pairs
+        ]
+    )
 
 
 def _along(actual: Tensor, other: Tensor) -> float:

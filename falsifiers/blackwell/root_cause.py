@@ -51,7 +51,7 @@ def falsify(trial: Trial[Attribution]) -> None:
     memory: DeviceMemory = Arena(parameters["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
     room, libraries = memory.free(), memory.allocated()  # `libraries` includes the workspace of cuBLAS
     loads = _loads(parameters, room)
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for step, (name, load) in enumerate(loads.items()):
         memory.clear()
         before = memory.allocated()
@@ -62,23 +62,23 @@ def falsify(trial: Trial[Attribution]) -> None:
         with trial.subject_fault(), watched.watching():
             report = trial.subject.put(load, watched)
             _see_that_it_is_one(report)
-        found[name] = _compared(load, report, watched, {Owner.CONTEXT: context, Owner.UNKNOWN: libraries + held})
+        results[name] = _compared(load, report, watched, {Owner.CONTEXT: context, Owner.UNKNOWN: libraries + held})
         del others
-        trial.step(step, driver_gib=found[name]["driver"] / 2**30, blocks=report.blocks)
+        trial.step(step, driver_gib=results[name]["driver"] / 2**30, blocks=report.blocks)
     trial.measure(
-        unaccounted=[one["unaccounted"] for one in found.values()],
-        accounts_off=[one["worst"] for one in found.values()],
-        accounts_off_own=[one["worst_own"] for one in found.values()],
-        accounts=[one["accounts"] for one in found.values()],
-        driver_bytes=[one["driver"] for one in found.values()],
-        blocks=[one["blocks"] for name, one in found.items() if name not in ("others", "refused")],
-        blocks_without_step=[one["blocks_without_step"] for one in found.values()],
-        outside=[one["outside"] for one in found.values()],
-        room_left=[one["room"] for name, one in found.items() if name != "capped"],
-        scores_uncapped=found["uncapped"]["scores"],
-        scores_capped=found["capped"]["scores"],
-        **{f"module_share_{name}": found[name]["module_share"] for name in ("uncapped", "capped", "modules", "both")},
-        **{f"blamed_{name}": one["blamed"] for name, one in found.items()},
+        unaccounted=[result["unaccounted"] for result in results.values()],
+        accounts_off=[result["worst"] for result in results.values()],
+        accounts_off_own=[result["worst_own"] for result in results.values()],
+        accounts=[result["accounts"] for result in results.values()],
+        driver_bytes=[result["driver"] for result in results.values()],
+        blocks=[result["blocks"] for name, result in results.items() if name not in ("others", "refused")],
+        blocks_without_step=[result["blocks_without_step"] for result in results.values()],
+        outside=[result["outside"] for result in results.values()],
+        room_left=[result["room"] for name, result in results.items() if name != "capped"],
+        scores_uncapped=results["uncapped"]["scores"],
+        scores_capped=results["capped"]["scores"],
+        **{f"module_share_{name}": results[name]["module_share"] for name in ("uncapped", "capped", "modules", "both")},
+        **{f"blamed_{name}": result["blamed"] for name, result in results.items()},
     )
     memory.clear()
     with trial.subject_fault():
@@ -113,14 +113,14 @@ def _loads(parameters: Any, room: int) -> dict[str, Load]:
         int(parameters["module_bytes"]),
     )
     beyond = math.isqrt(room // (4 * SHAPES[model].heads)) + 1
-    some = int(_MODULES_SHARE * room) // size
+    modules = int(_MODULES_SHARE * room) // size
     loads = {
         "others": Load(model, 1, longest, 1, size),  # first, while no earlier load holds memory
         "uncapped": Load(model, parameters["blocks"], longest, _USUAL_MODULES, size),
         "capped": Load(model, parameters["blocks_capped"], cap, 1, size),
-        "refused": Load(model, 1, beyond, some, size),
+        "refused": Load(model, 1, beyond, modules, size),
         "modules": Load(model, parameters["blocks"], cap, int(_MOST * room) // size, size),
-        "both": Load(model, parameters["blocks"], longest, some, size),
+        "both": Load(model, parameters["blocks"], longest, modules, size),
     }
     uncapped, capped = block_bytes(loads["uncapped"]), block_bytes(loads["capped"])
     least = uncapped / (1.0 - _MODULES_SHARE)
@@ -140,12 +140,14 @@ def _step_error(load: Load, last: Mapping[str, Trained]) -> float:
     weights, and they have other gradients.
     """
     truth = TrueBlock(SHAPES[load.model])
-    if {name: tuple(one.weight.shape) for name, one in last.items()} != truth.parameters:
+    if {name: tuple(trained.weight.shape) for name, trained in last.items()} != truth.parameters:
         return math.inf
-    before = {name: one.weight.double() + STEP_RATE * one.mean.double() for name, one in last.items()}
+    before = {name: trained.weight.double() + STEP_RATE * trained.mean.double() for name, trained in last.items()}
     x = step_input(load, truth.shape.hidden, next(iter(before.values())).device)
     true = truth.gradients(x, before, x)
-    moments = {name: one.mean for name, one in last.items()} | {f"{name}^2": one.square for name, one in last.items()}
+    moments = {name: trained.mean for name, trained in last.items()} | {
+        f"{name}^2": trained.square for name, trained in last.items()
+    }
     return largest_relative_error(
         moments, {name: true[name] for name in last} | {f"{name}^2": true[name] ** 2 for name in last}
     )

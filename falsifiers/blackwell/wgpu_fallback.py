@@ -78,11 +78,11 @@ def falsify(trial: Trial[FallbackBlocks]) -> None:
 
 def _wrong_adapters(trial: Trial[FallbackBlocks], witness: Witness) -> list[str]:
     """Adapters that had launches and are not of the requested kind. A software adapter is not a GPU."""
-    wanted = trial.parameters["adapter"]
+    requested = trial.parameters["adapter"]
     return [
         f"{name} ({info['adapter_type']})"
         for name, info in sorted(witness.adapters.items())
-        if info["backend_type"] != "Vulkan" or (wanted == "gpu" and info["adapter_type"] == "CPU")
+        if info["backend_type"] != "Vulkan" or (requested == "gpu" and info["adapter_type"] == "CPU")
     ]
 
 
@@ -201,7 +201,7 @@ def _without_fault(
 
 def _compare(trial: Trial[FallbackBlocks], seen: _Findings, actual: dict[str, Tensor], case: _Case) -> None:
     """Record the error, and the device and dtype of every gradient."""
-    seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in actual.values()}
+    seen.kinds |= {(gradient.device.type, str(gradient.dtype).removeprefix("torch.")) for gradient in actual.values()}
     devices, dtypes = ("+".join(sorted(set(names))) for names in zip(*seen.kinds, strict=True))
     trial.resolve(device=devices, dtype=dtypes)
     seen.block_errors.append(largest_error(actual, case.expected))
@@ -237,7 +237,9 @@ def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, o
         loss_errors = []
         for micro_batch, failing_now in zip(tokens, failing, strict=True):
             right, of_batch = truth.gradients(list(weights.values()), micro_batch)
-            expected = [one + other for one, other in zip(expected, of_batch, strict=True)] if expected else of_batch
+            expected = (
+                [gradient + other for gradient, other in zip(expected, of_batch, strict=True)] if expected else of_batch
+            )
             with trial.subject_fault():
                 loss = model.loss(micro_batch)
                 for layer in sorted(failing_now):
@@ -253,14 +255,14 @@ def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, o
         errors = _gradients(model), dict(zip(weights, expected, strict=True))
         calls = [backend.calls - count for backend, count in zip(faulty, before, strict=True)]
         usual = usual or calls
-        due = [most - fewer for most, fewer in zip(usual, spared, strict=True)]
+        expected_calls = [most - fewer for most, fewer in zip(usual, spared, strict=True)]
         news = set.union(*failing) - affected
         seen.step_errors.append(largest_error(*errors))
         seen.step_errors_relative.append(worst([largest_relative_error(*errors), *loss_errors]))
         seen.warnings_too_many.append(witness.warnings - len(news))
         seen.layers_unnamed.append(len(news - witness.layers_named))
-        seen.primary_calls_after_fault.append(_excess(calls, due))
-        seen.primary_calls_missing.append(_excess(due, calls))
+        seen.primary_calls_after_fault.append(_excess(calls, expected_calls))
+        seen.primary_calls_missing.append(_excess(expected_calls, calls))
         if not any(failing):
             seen.launches_without_fault.append(witness.launches)
         affected |= news

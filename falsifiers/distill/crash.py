@@ -47,15 +47,15 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     with trial.subject_fault():
         live = trial.subject.student_weights()
     expected = dict(enumerate(in_peace.run.losses, start=1))
-    told = [told for run in (in_write, at_step, at_random, last) for told in run.steps]
+    reported = [reported for run in (in_write, at_step, at_random, last) for reported in run.steps]
     read = weight_files(trial.subject).read_export
     seen = inspect_export(Path(last.answer), live, snapshot(live), read)
     trial.measure(
         misnumbered=_misnumbered(trial),
         state_differs=_state_differs(trial),
         steps_executed=in_peace.steps,
-        unequal=sorted({step for step, loss in told if loss != expected.get(step)}),
-        unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in told}),
+        unequal=sorted({step for step, loss in reported if loss != expected.get(step)}),
+        unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in reported}),
         different=seen.different + seen.missing + seen.misshapen + seen.mistyped,
     )
 

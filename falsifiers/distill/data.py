@@ -131,7 +131,7 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
     found, held_out = places(rows, text.training), places(rows[: len(steps)], text.held_out)
     lost = [(step, other) for step, place, other in zip(steps, found, held_out, strict=False) if place is None]
     spread = [None if place is None else _shares(place, text.training, rows.shape[1]) for place in found]
-    seen, expected = ([one for one in part if one] for part in (spread[: len(steps)], spread[len(steps) :]))
+    seen, expected = ([place for place in part if place] for part in (spread[: len(steps)], spread[len(steps) :]))
     trial.measure(
         foreign_rows=sorted({step for step, other in lost if other is None}),
         held_out_rows=sorted({step for step, other in lost if other is not None}),

@@ -97,7 +97,7 @@ def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
         raise NotObserved(
             f"of {len(rows)} rows, {size} are the first epoch; {_FEWEST_ROWS} are needed to count repeats"
         )
-    shares = [1 - len(set(one[:size])) / size for one in (rows, even)]
+    shares = [1 - len(set(sample[:size])) / size for sample in (rows, even)]
     return max(0.0, shares[0] - shares[1])
 
 

@@ -36,17 +36,17 @@ def examine(trial: Trial[Any]) -> None:
         NotObserved: the trainer dumps no steps.
     """
     run = DumpedRun(trial)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     first = last = None
     for dump, before in run.steps():
-        found += run.differences(before, dump)
+        differences += run.differences(before, dump)
         first, last = first or dump, dump
-    largest = worst(found)
+    largest = worst(differences)
     hidden = {f"{name}_error": run.hidden for name in _OF_LOSS} if run.hidden is not None else {}
     trial.measure(
         **{f"{name}_error": largest[name].ratio for name in sorted(largest.keys() & QUANTITIES)},
         foreign_slots=sorted(largest.keys() - QUANTITIES),
-        worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
+        worst_tensors=[f"{difference.quantity} {difference.tensor}".strip() for difference in largest.values()],
         steps_executed=run.made,
         steps_checked=_checked(run.made),
         moved_share=_moved(first.before.weights, last.after.weights) if first and last else 0.0,
@@ -60,10 +60,10 @@ _FEWEST_STEPS = 6
 
 
 @propagates
-def _checked(made: int) -> list[int]:
-    if made < _FEWEST_STEPS:
-        raise NotObserved(f"it dumped {made} steps, and {_FEWEST_STEPS} are compared; add -P steps={_FEWEST_STEPS}")
-    return list(range(1, made + 1))
+def _checked(count: int) -> list[int]:
+    if count < _FEWEST_STEPS:
+        raise NotObserved(f"it dumped {count} steps, and {_FEWEST_STEPS} are compared; add -P steps={_FEWEST_STEPS}")
+    return list(range(1, count + 1))
 
 
 _INSIDE = (
@@ -141,10 +141,10 @@ class DumpedRun:
         """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
         number, dtype = self._number, next(iter(dump.after.weights.values())).dtype
         loss = self._losses[number - 1] if number <= len(self._losses) else math.nan
-        found = self._compared(number, before, dump, loss)
-        if self.hidden is None and refuted(found, _dtype_of(dump), _NEAR):
-            found = self._compared(number, before, dump, loss, dtype)
-        return [*found, difference("rate", dump.rate, self._configuration.rate(number))]
+        exact = self._compared(number, before, dump, loss)
+        if self.hidden is None and refuted(exact, _dtype_of(dump), _NEAR):
+            exact = self._compared(number, before, dump, loss, dtype)
+        return [*exact, difference("rate", dump.rate, self._configuration.rate(number))]
 
     def _compared(
         self, number: int, before: Snapshot, dump: DumpedStep, loss: float, dtype: torch.dtype | None = None

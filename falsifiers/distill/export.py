@@ -100,9 +100,9 @@ def _count(weights: Mapping[str, Tensor]) -> int:
 
 
 @propagates
-def _unlike(last: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+def _unlike(last: Mapping[str, Tensor], exported: Mapping[str, Tensor]) -> list[str]:
     """The names of tensors that the file does not hold as the last step left them."""
-    return [name for name in sorted(last) if not _same(last[name], found.get(name))]
+    return [name for name in sorted(last) if not _same(last[name], exported.get(name))]
 
 
 def _same(first: Tensor, second: Tensor | None) -> bool:
@@ -122,14 +122,14 @@ def _logits(
 
 
 def _measure_function(
-    trial: Trial[Distillation], tokens: Tensor, now: Tensor, live: Mapping[str, Tensor], found: Mapping[str, Tensor]
+    trial: Trial[Distillation], tokens: Tensor, now: Tensor, live: Mapping[str, Tensor], exported: Mapping[str, Tensor]
 ) -> None:
     """Load the file into the independent model; compare that with the student in memory and with its live weights."""
     if isinstance(hidden := provided(live, now), Unobserved):
         trial.measure(logits_error=hidden, layers_apart=hidden)
         return
     model = IndependentModel(trial.parameters, trial.device)
-    of_file = model.answer(found, tokens)
+    of_file = model.answer(exported, tokens)
     trial.measure(
         logits_error=in_tolerances(now, of_file, trial.parameters["dtype"]),
         layers_apart=deepest_difference(of_file, model.answer(live, tokens)),
@@ -155,14 +155,14 @@ def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWa
     untrue = sorted({key for one in told + further if not isinstance(one, Unobserved) for key in one})
     trial.measure(
         metadata_missing=metadata.missing(seen, trial.parameters["required_metadata"]),
-        metadata_untrue=untrue or next((one for one in told if isinstance(one, Unobserved)), untrue),
+        metadata_untrue=untrue or next((key for key in told if isinstance(key, Unobserved)), untrue),
     )
 
 
 def _metadata(trial: Trial[Distillation], exported: Mapping[str, str], files: WeightFiles) -> Mapping[str, str]:
     """The metadata about the run, without keys that no claim knows, such as transformers' `format`."""
-    said = {key: value for key, value in exported.items() if key in metadata.KEYS}
-    return said if said or not trial.parameters["required_metadata"] else files.no_metadata
+    stated = {key: value for key, value in exported.items() if key in metadata.KEYS}
+    return stated if stated or not trial.parameters["required_metadata"] else files.no_metadata
 
 
 @propagates

@@ -154,15 +154,15 @@ class _Trainer(Outside):
 
     def ran(self) -> dict[str, Any]:
         """As `Outside.ran`; also differences between files and output, and the precision of the export."""
-        found = super().ran()
+        run = super().ran()
         if self.telling is not None:
             dtype = self._exported_dtype()  # an export in another dtype may have been converted, so it refutes nothing
-            if "dtype" not in found and not isinstance(dtype, Unobserved) and dtype == self.values.get("dtype"):
-                found["dtype"] = dtype
-            said = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
-            if said is not None:
-                found["unlike_files"] = said
-        return found
+            if "dtype" not in run and not isinstance(dtype, Unobserved) and dtype == self.values.get("dtype"):
+                run["dtype"] = dtype
+            contradiction = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
+            if contradiction is not None:
+                run["unlike_files"] = contradiction
+        return run
 
     @propagates
     def _exported_dtype(self) -> str:
@@ -170,13 +170,13 @@ class _Trainer(Outside):
         weights = self._weights(self._export, self.trainer.files.export_prefix)
         return "+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights.values()}))
 
-    def _lacks_checkpoint(self, made: int) -> str:
+    def _lacks_checkpoint(self, made_steps: int) -> str:
         """Why the newest checkpoint, or the last one requested, is unusable; empty if it is usable."""
         steps, every = propagates(self.weight_files.by_step)(), self.values.get("checkpoint_every")
         if isinstance(steps, Unobserved):
             return ""
         is_asked = self.shows_device and "checkpoint_every" in self.trainer.placeholders()
-        last = made - made % every if is_asked and every else 0
+        last = made_steps - made_steps % every if is_asked and every else 0
         if last and last not in steps:
             return f"it was asked for a checkpoint every {every} steps, and there is none of step {last}"
         weights = propagates(self._weights)(steps[max(steps)], self.trainer.files.prefix) if steps else None

@@ -93,7 +93,7 @@ class HF:
         if peft is None or not isinstance(self._model, peft.PeftModel):
             raise NotObserved("the model is none of PEFT")
         now = sampled(dict(self._model.named_parameters()))
-        return [name for name, one in self._first.items() if torch.equal(one, now[name])]
+        return [name for name, initial in self._first.items() if torch.equal(initial, now[name])]
 
     @property
     def directory(self) -> Path:
@@ -161,10 +161,10 @@ class HF:
         self._check_model(self._model, "student")
         if step not in self._batches and not self._batches:
             self._rehearse()
-        found = self._batches.get(step, Unobserved("a Trainer shows no batch but those of its last step and its next"))
-        if isinstance(found, Unobserved):
-            found.reveal()
-        inputs, labels = found
+        shown = self._batches.get(step, Unobserved("a Trainer shows no batch but those of its last step and its next"))
+        if isinstance(shown, Unobserved):
+            shown.reveal()
+        inputs, labels = shown
         return inputs.to(self._setting.device), labels.to(self._setting.device)
 
     def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
@@ -187,9 +187,9 @@ class HF:
         model.zero_grad()
         with torch.enable_grad():
             self._trainer.compute_loss(model, batch).backward()
-        found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        by_name = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
         model.zero_grad()
-        return found
+        return by_name
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         return self._logits(self._teacher, "teacher", tokens)
@@ -284,9 +284,9 @@ class HF:
         name = self._setting.parameters["model"]
         if name not in SHAPES:
             raise NotObserved(f"this claim knows no model {name!r}")
-        wanted = {key: weight.shape for key, weight in new_model(name, torch.device("meta")).named_parameters()}
+        shapes = {key: weight.shape for key, weight in new_model(name, torch.device("meta")).named_parameters()}
         seen = {key: weight.shape for key, weight in model.named_parameters()}
-        if other := sorted(key for key in wanted.keys() | seen.keys() if wanted.get(key) != seen.get(key)):
+        if other := sorted(key for key in shapes.keys() | seen.keys() if shapes.get(key) != seen.get(key)):
             raise NotObserved(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
 
     def _has_known_models(self) -> bool:

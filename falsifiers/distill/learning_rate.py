@@ -114,7 +114,7 @@ class _Watch(StepWatch):
             (mean - (1 - share) * self._means[name] if name in self._means else mean) for name, mean in means.items()
         ]
         self._means = means
-        return sum(float((one.double() / share).square().sum()) for one in added) ** 0.5
+        return sum(float((tensor.double() / share).square().sum()) for tensor in added) ** 0.5
 
 
 @propagates

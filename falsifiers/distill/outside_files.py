@@ -61,7 +61,7 @@ class OutsideFiles:
         """
         if not self._trainer.files.checkpoints:
             raise NotObserved(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
-        found = directory.checkpoints(self._trainer, self._values, suffix)
-        if not found and (files := directory.checkpoint_files(self._trainer, self._values, suffix)):
+        paths = directory.checkpoints(self._trainer, self._values, suffix)
+        if not paths and (files := directory.checkpoint_files(self._trainer, self._values, suffix)):
             raise NotObserved(f"/files/step of {self._trainer.path.name} finds no step in {files[0]} or the others")
-        return found
+        return paths

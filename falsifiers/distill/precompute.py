@@ -50,15 +50,15 @@ def falsify(trial: Trial[Precomputing]) -> None:
         positions += inputs.numel()
         if seen.setdefault(inputs.cpu().numpy().tobytes(), step) != step:
             repeated.append(step)
-        for row, ours in enumerate(cached.to(online.device)):  # by rows, because float64 is large
-            told, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
-            errors.append(in_tolerances(told, truth, parameters["dtype"]))
-            theirs = told[0] if isinstance(truth, Unobserved) or truth is None else truth.logits[0]
-            cosines.append(_cosine(ours, theirs, 1.0))
-            tempered.append(_cosine(ours, theirs, parameters["temperature"]))
-            divergences.append(divergence(theirs, ours, 1.0).item())
-            best.append(_divergence_of_even_rest(theirs, parameters["top_k"]))
-            share, rest = _parts(ours, theirs, parameters["top_k"])
+        for row, cached_row in enumerate(cached.to(online.device)):  # by rows, because float64 is large
+            online_row, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
+            errors.append(in_tolerances(online_row, truth, parameters["dtype"]))
+            true_row = online_row[0] if isinstance(truth, Unobserved) or truth is None else truth.logits[0]
+            cosines.append(_cosine(cached_row, true_row, 1.0))
+            tempered.append(_cosine(cached_row, true_row, parameters["temperature"]))
+            divergences.append(divergence(true_row, cached_row, 1.0).item())
+            best.append(_divergence_of_even_rest(true_row, parameters["top_k"]))
+            share, rest = _parts(cached_row, true_row, parameters["top_k"])
             misremembered.append(share)
             rests.append(rest)
     read_back(trial, parameters["steps"] if divergences else 0)
@@ -111,12 +111,12 @@ def _parts(cached: Tensor, expected: Tensor, top_k: int) -> tuple[float, float]:
     Returns: the share of the teacher's largest logits whose log-probability is off by more than `_REMEMBERED`; and the
     error of the log-probability of all other tokens together, averaged over the positions.
     """
-    mine, truth = log_probabilities(cached), log_probabilities(expected)
+    cached_log, truth = log_probabilities(cached), log_probabilities(expected)
     kept = truth.topk(min(top_k, truth.shape[-1]), dim=-1).indices
-    wrong = (mine.gather(-1, kept) - truth.gather(-1, kept)).abs() > _REMEMBERED
+    wrong = (cached_log.gather(-1, kept) - truth.gather(-1, kept)).abs() > _REMEMBERED
     if top_k >= truth.shape[-1]:
         return float(wrong.double().mean()), 0.0
-    rests = [log_p.scatter(-1, kept, -math.inf).logsumexp(dim=-1) for log_p in (mine, truth)]
+    rests = [log_p.scatter(-1, kept, -math.inf).logsumexp(dim=-1) for log_p in (cached_log, truth)]
     return float(wrong.double().mean()), float((rests[0] - rests[1]).abs().mean())
 
 

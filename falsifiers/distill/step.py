@@ -182,7 +182,7 @@ def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) 
     largest = worst(differences)
     trial.measure(
         foreign_slots=sorted(largest.keys() - QUANTITIES),
-        worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
+        worst_tensors=[f"{difference.quantity} {difference.tensor}".strip() for difference in largest.values()],
         **{f"{name}_error": largest[name].ratio for name in sorted(largest.keys() & QUANTITIES)},
     )
 
@@ -192,8 +192,8 @@ def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
     elsewhere = replace(trial.setting, seed=trial.seed + 1, workspace=trial.workspace / "other-seed")
     with trial.subject_fault():
         other = type(trial.subject)(elsewhere)
-        weights, alike, unlike = (one.student_weights() for one in (first, trial.subject, other))
-        batch, same_batch, other_batch = (one.batch(1)[0] for one in (first, trial.subject, other))
+        weights, alike, unlike = (subject.student_weights() for subject in (first, trial.subject, other))
+        batch, same_batch, other_batch = (subject.batch(1)[0] for subject in (first, trial.subject, other))
     drawn = [name for name, weight in weights.items() if weight.dim() > 1]
     unseeded = [f"{name}, of the same seed" for name in drawn if not torch.equal(weights[name], alike[name])]
     unseeded += [f"{name}, of another seed" for name in drawn if torch.equal(weights[name], unlike[name])]
@@ -203,16 +203,16 @@ def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
 
 
 def _misreported(
-    trial: Trial[Shadowed], told: Mapping[int, list[Mapping[str, float]]], losses: Mapping[int, float]
+    trial: Trial[Shadowed], reports: Mapping[int, list[Mapping[str, float]]], losses: Mapping[int, float]
 ) -> list[str]:
     """The steps for which the log, or the losses that the run returns, differ from the reports during the run."""
-    resumed = range(min(losses, default=1), max(told, default=0) + 1)
-    misreported = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1].get("loss")]
+    resumed = range(min(losses, default=1), max(reports, default=0) + 1)
+    misreported = [f"run: step {step}" for step in resumed if losses.get(step) != reports[step][-1].get("loss")]
     with trial.subject_fault():
         lines = log_lines(Path(trial.subject.log))
-    misreported += [f"log: step {line['step']}" for line in lines if not _agree(line, told.get(line["step"], []))]
+    misreported += [f"log: step {line['step']}" for line in lines if not _agree(line, reports.get(line["step"], []))]
     every = trial.parameters["log_every"]
-    logged = {step for step in told if every and step % every == 0}
+    logged = {step for step in reports if every and step % every == 0}
     return misreported + [f"log: no step {step}" for step in sorted(logged - {line["step"] for line in lines})]
 
 
@@ -220,7 +220,7 @@ def _agree(line: Mapping[str, float], tellings: list[Mapping[str, float]]) -> bo
     """Whether a report of the step has the loss and the learning rate of the line."""
     names = [name for name in ("loss", "learning_rate") if name in line]
     return any(
-        all(math.isclose(line[name], told.get(name, math.nan), rel_tol=1e-4) for name in names) for told in tellings
+        all(math.isclose(line[name], report.get(name, math.nan), rel_tol=1e-4) for name in names) for report in tellings
     )
 
 
@@ -233,13 +233,13 @@ def _unmasked(trial: Trial[Shadowed]) -> list[str]:
     """
     seeds = trial.seed, trial.seed, trial.seed + 1
     drops: list[set[float]] = []
-    one, again, other = (_states(trial, f"probe-{number}", seed, drops) for number, seed in enumerate(seeds))
+    states, again, other = (_states(trial, f"probe-{number}", seed, drops) for number, seed in enumerate(seeds))
     others = set.union(*drops) - {trial.parameters["probe_dropout"]}
     defects = [f"masks, of the share {share:g}" for share in sorted(others)]
     defects += ["masks, of some steps only"] * (any(drops) and not all(drops))
-    defects += ["masks, of another step"] * (len(set(one)) < len(one))
-    defects += ["masks, of the same seed"] * (one != again)
-    return defects + ["masks, of another seed"] * (one == other)
+    defects += ["masks, of another step"] * (len(set(states)) < len(states))
+    defects += ["masks, of the same seed"] * (states != again)
+    return defects + ["masks, of another seed"] * (states == other)
 
 
 def _states(trial: Trial[Shadowed], name: str, seed: int, drops: list[set[float]]) -> list[bytes]:

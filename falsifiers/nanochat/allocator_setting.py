@@ -19,8 +19,8 @@ _SECONDS = 240.0
 def falsify(trial: Trial[AllocatorSetting]) -> None:
     """Run steps with a varying batch in two processes: with the subject's setting, and without it."""
     with trial.subject_fault():
-        told, late = dict(trial.subject.environment()), dict(trial.subject.late())
-        on = _steps(told, late, trial.parameters["rows"])
+        variables, late = dict(trial.subject.environment()), dict(trial.subject.late())
+        on = _steps(variables, late, trial.parameters["rows"])
     off = _steps({}, {}, trial.parameters["rows"])
     right = steps(trial.parameters["rows"])["losses"]  # this process has any allocator
     trial.measure(

@@ -42,7 +42,7 @@ def main(late: str, rows: str) -> None:
     found = steps(json.loads(rows))
     snapshot = torch.cuda.memory._snapshot()
     found["expandable"] = bool(snapshot["allocator_settings"].get("expandable_segments"))
-    found["segments_expandable"] = any(bool(one.get("is_expandable")) for one in snapshot["segments"])
+    found["segments_expandable"] = any(bool(segment.get("is_expandable")) for segment in snapshot["segments"])
     print(json.dumps({**found, "device": first.device.type}))
 
 

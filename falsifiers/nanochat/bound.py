@@ -34,8 +34,10 @@ def falsify(trial: Trial[BoundAnalysis]) -> None:
         parameters = sum(parameter.numel() for parameter in Gpt(_shape(asked)).parameters())
     step = asked["flops_per_token"] * asked["rows"] * asked["sequence"], float(_BYTES_A_PARAMETER * parameters)
     with trial.subject_fault():
-        said = {name: str(trial.subject.bound(*work, *peaks)) for name, work in {**_CONTROLS, "account": step}.items()}
-    trial.measure(**{f"{name}_bound": one for name, one in said.items()})
+        limits = {
+            name: str(trial.subject.bound(*work, *peaks)) for name, work in {**_CONTROLS, "account": step}.items()
+        }
+    trial.measure(**{f"{name}_bound": limit for name, limit in limits.items()})
     trial.measure(account_over_ridge=step[0] / step[1] / (peaks[0] / peaks[1]))
     if asked["timed"]:
         _measure(trial, step[0])

@@ -104,7 +104,7 @@ def _compiled(target: str, folder: Path) -> bytes:
     """Return machine code for an "sm_" target; for a "compute_" target PTX, which ends with a zero byte."""
     if target.startswith("compute_"):
         return _PTX.format(target=target.replace("compute_", "sm_")).encode() + b"\0"
-    known = [one for one in toolchain.ptxas() if target in one.details.get("targets", ())]
+    known = [tool for tool in toolchain.ptxas() if target in tool.details.get("targets", ())]
     if not known:
         raise NotMeasured(f"no ptxas of this machine knows {target}")
     source, image = folder / "increase.ptx", folder / f"{target}.cubin"

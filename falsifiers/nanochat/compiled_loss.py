@@ -33,7 +33,7 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
                 errors[name].append(abs(loss - float(right.loss)) / size)
             of_hidden, of_weight = gradients
             pairs = ((of_hidden, right.of_hidden), (of_weight, right.of_weight))
-            errors["gradient"].append(max(_relative(one, true) for one, true in pairs))
+            errors["gradient"].append(max(_relative(error, true) for error, true in pairs))
             trial.measure(**{f"{name}_errors": errors[name] for name in names})
     trial.resolve(device=torch.device(trial.device).type)
 
@@ -46,9 +46,11 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
     weight = torch.randn(vocabulary, width, generator=generator) / width**0.5  # logits vary by about 1
     targets = torch.randint(vocabulary, (rows,), generator=generator)
     targets[: round(ignored * rows)] = IGNORED
-    hidden, weight, targets, one = (one.to(trial.device) for one in (hidden, weight, targets, torch.tensor(1.0)))
+    hidden, weight, targets, tensor = (
+        tensor.to(trial.device) for tensor in (hidden, weight, targets, torch.tensor(1.0))
+    )
     return Question(
-        hidden, weight, targets, IGNORED, 0.0, 0.0, 0.0, "sum" if ignored == 1.0 else "mean", True, upstream=one
+        hidden, weight, targets, IGNORED, 0.0, 0.0, 0.0, "sum" if ignored == 1.0 else "mean", True, upstream=tensor
     )
 
 

@@ -100,7 +100,7 @@ def _number_error(actual: Tensor, right: Tensor) -> float:
     """Return the largest difference relative to the largest expected number of its block; infinite if all are 0."""
     if actual.shape != right.shape:
         return float("inf")
-    blocks, expected = (one.detach().double().cpu().unflatten(-1, (-1, 16)) for one in (actual, right))
+    blocks, expected = (tensor.detach().double().cpu().unflatten(-1, (-1, 16)) for tensor in (actual, right))
     far, size = (blocks - expected).abs().amax(-1), expected.abs().amax(-1)
     return float(torch.where(far > 0, far / size, far).max())
 
@@ -127,7 +127,7 @@ def _trained(
     teacher, student = ([drawn(4 * width, width), drawn(width, 4 * width)] for _ in range(2))
     inputs = drawn(rows, width) * width**0.5
     targets = torch.relu(inputs @ teacher[0].T).square() @ teacher[1].T
-    weights = [one.requires_grad_() for one in student]
+    weights = [weight.requires_grad_() for weight in student]
     optimizer = torch.optim.Adam(weights, lr=parameters["rate"])
     losses = []
     for _ in range(steps):

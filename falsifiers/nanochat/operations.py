@@ -81,9 +81,9 @@ def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> d
     if tokens.is_meta:
         return counted
     right = mean_loss(matrices, shape["heads"], tokens.cpu(), targets.cpu())
-    true = torch.cat([one.flatten() for one in torch.autograd.grad(right, matrices)])
-    made = torch.cat([_gradient(parameter) for parameter in model.parameters()])
-    error = float((made - true).norm()) if made.shape == true.shape else math.inf
+    true = torch.cat([gradient.flatten() for gradient in torch.autograd.grad(right, matrices)])
+    gradients = torch.cat([_gradient(parameter) for parameter in model.parameters()])
+    error = float((gradients - true).norm()) if gradients.shape == true.shape else math.inf
     size = max(float(right.detach()), 0.0)
     return {
         **counted,
@@ -110,11 +110,11 @@ def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> 
     """Draw all matrices, because zeros hide what a step does. Return them in float64."""
     embedding, *inner, head = parameters
     scales = {4: _STEEP, 5: _STEEP**-2}  # the positions of up and down in a block
-    inside = [scales.get(place % 6, 1.0) * one.shape[1] ** -0.5 for place, one in enumerate(inner)]
+    inside = [scales.get(place % 6, 1.0) * matrix.shape[1] ** -0.5 for place, matrix in enumerate(inner)]
     sizes = [1.0, *inside, _SHARP * head.shape[1] ** -0.5]
     with torch.no_grad():
-        for one, size in zip((embedding, *inner, head), sizes, strict=True):
-            one.copy_(torch.randn(one.shape, generator=generator, device="cpu") * size)
+        for matrix, size in zip((embedding, *inner, head), sizes, strict=True):
+            matrix.copy_(torch.randn(matrix.shape, generator=generator, device="cpu") * size)
     return [parameter.detach().double().cpu().requires_grad_() for parameter in parameters]
 
 

@@ -37,8 +37,8 @@ def falsify(trial: Trial[Assembler]) -> None:
             image = trial.workspace / f"{len(list(trial.workspace.iterdir()))}.cubin"
             with trial.subject_fault():
                 foretold = trial.subject.accepts(text, target)
-                status, told = trial.subject.assemble(path, ptx, target, image)
-                named = _REJECTED.search(told)
+                status, message = trial.subject.assemble(path, ptx, target, image)
+                named = _REJECTED.search(message)
             assembled = image.is_file() and status == 0
             case = f"{'.'.join(map(str, version))} {target}"
             if foretold != assembled:

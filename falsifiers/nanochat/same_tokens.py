@@ -27,7 +27,7 @@ def falsify(trial: Trial[TokenStream]) -> None:
     with trial.subject_fault():
         document = trial.subject.train(corpus, parameters["vocabulary"])
     oracle = BytePairs(document)
-    ways = [tuple(map(int, one.split("/"))) for one in parameters["ways"]]
+    ways = [tuple(map(int, way.split("/"))) for way in parameters["ways"]]
 
     def compared(texts: list[str], ways: list[tuple[int, ...]]) -> dict[str, Any]:
         right = [token for text in texts for token in oracle.encoded(text)]

@@ -54,10 +54,10 @@ def falsify(trial: Trial[Paths]) -> None:
     read_back(trial, trial.subject.model(_PATH))
     right = forward_share(first, second, trial.seed)
     data, forward, backward = (
-        _middle([said.get(name, math.nan) for _, said, _ in measured]) for name in ("data", "forward", "backward")
+        _middle([stated.get(name, math.nan) for _, stated, _ in measured]) for name in ("data", "forward", "backward")
     )
     trial.measure(
-        percent_sum=_middle([sum(said.values()) for _, said, _ in measured]),
+        percent_sum=_middle([sum(stated.values()) for _, stated, _ in measured]),
         data_percent=data,
         waiting_error=waiting_error,
     )

@@ -14,7 +14,7 @@ from harness.authoring.shadow_step import difference
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the first step with each batch size, and compute the learning rates from the movement of the weights."""
     parameters = trial.parameters
-    found: dict[str, list[float]] = {"component_rates": [], "importance_rates": []}
+    by_name: dict[str, list[float]] = {"component_rates": [], "importance_rates": []}
     formula, published = [], []
     for place, batch in enumerate(parameters["batches"]):
         setting = replace(trial.setting, parameters={**parameters, "batch": batch})
@@ -25,9 +25,9 @@ def falsify(trial: Trial[Trainer]) -> None:
         trial.step(place, **watched.told)
         for kind, names in (("component", watched.before.components), ("importance", watched.before.importance)):
             rate = median(rates[name] for name in names)
-            found[f"{kind}_rates"].append(rate)
+            by_name[f"{kind}_rates"].append(rate)
             right = parameters[f"{kind}_rate"] * (batch / parameters["reference_batch"]) ** 0.25
             formula += [difference(name, rates[name], right).ratio for name in names]
             published.append(difference(kind, rate, parameters[f"published_{kind}_rates"][place]).ratio)
-    trial.measure(**found, formula_errors=formula, published_errors=published)
+    trial.measure(**by_name, formula_errors=formula, published_errors=published)
     resolve(trial, trial.subject)

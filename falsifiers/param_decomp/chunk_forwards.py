@@ -69,7 +69,7 @@ def chunks_of_first_step(subject: Trainer, parameters: Mapping[str, Any]) -> dic
     watched = Watched(Before(0, torch.empty(0), {}, {}, {}, {}, {}), forwards, (), {}, {}, {}, {})
     return {
         "components_at_size": sorted({subject.components()[f"{name}.V"].shape[1] for name in subject.sites}),
-        "sites_at_size": [len(one.calls) for one in watched.stochastic(len(subject.sites))],
+        "sites_at_size": [len(forward.calls) for forward in watched.stochastic(len(subject.sites))],
         "wrong_chunks_at_size": wrong_chunks(configuration_of(parameters), watched),
     }
 

@@ -18,7 +18,7 @@ def falsify(trial: Trial[Trainer]) -> None:
     forwards, total_errors, gradient_errors = [], [], []
     for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
-        drawn = [one.masks for one in watched.stochastic(len(trial.subject.sites))]
+        drawn = [forward.masks for forward in watched.stochastic(len(trial.subject.sites))]
         summed = replace(config, stochastic=trial.parameters["chunk_coefficient"] * len(drawn))
         expected = shadow(summed, watched.before, drawn)
         forwards.append(len(drawn))

@@ -98,7 +98,7 @@ def _wrong_chunks(config: Configuration, names: Sequence[str], step: int, masks:
     wrong = [f"step {step}: {len(masks)} forwards"] if len(masks) != len(expected) else []
     pairs = enumerate(zip(masks, expected, strict=False))
     return wrong + [
-        f"step {step}, forward {place}: {sorted(one)}" for place, (one, of) in pairs if sorted(one) != sorted(of)
+        f"step {step}, forward {place}: {sorted(pair)}" for place, (pair, of) in pairs if sorted(pair) != sorted(of)
     ]
 
 
@@ -130,9 +130,9 @@ def _placed(subject: PlacedTrainer) -> dict[str, Any]:
     """The number of devices that hold a component, and the largest share of it or of one of its moments on a device."""
     slots = subject.slots()
     tensors = [
-        one
+        tensor
         for name, weight in subject.components().items()
-        for one in (weight, slots[name]["exp_avg"], slots[name]["exp_avg_sq"])
+        for tensor in (weight, slots[name]["exp_avg"], slots[name]["exp_avg_sq"])
     ]
     return {
         "devices": min(len(tensor.devices()) for tensor in tensors),

@@ -32,11 +32,11 @@ def falsify(trial: Trial[Trainer]) -> None:
     largest, between = worst(found), worst(apart)
     trial.measure(
         steps=len(alone),
-        rows=[len(one[0]["tokens"]) for one in (alone, *ranks)],
+        rows=[len(difference[0]["tokens"]) for difference in (alone, *ranks)],
         rows_kept=bool(torch.equal(torch.cat([rank[0]["tokens"] for rank in ranks]), alone[0]["tokens"])),
-        rank_errors={name: one.ratio for name, one in largest.items()},
-        worst_tensors={name: one.tensor for name, one in largest.items()},
-        replica_errors={name: one.ratio for name, one in between.items()},
+        rank_errors={name: difference.ratio for name, difference in largest.items()},
+        worst_tensors={name: difference.tensor for name, difference in largest.items()},
+        replica_errors={name: difference.ratio for name, difference in between.items()},
     )
     trial.resolve(device=alone[0]["device"])
 
@@ -54,7 +54,7 @@ def _trace(build: Any, setting: Setting, steps: int, device: str) -> Trace:
                 "tokens": subject.batch(step).cpu(),
                 "terms": terms,
                 "gradient": {name: _copied(weight.grad) for name, weight in weights.items() if weight.grad is not None},
-                "state": {name: _copied(one) for name, one in {**weights, **sources}.items()},
+                "state": {name: _copied(tensor) for name, tensor in {**weights, **sources}.items()},
                 "slot": {
                     f"{name}.{key}": _copied(torch.as_tensor(slot))
                     for name, slots in subject.slots().items()

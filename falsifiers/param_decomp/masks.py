@@ -74,5 +74,5 @@ def _state_check(trial: Trial[Decomposition]) -> StateCheck:
 def _shadowed(trial: Trial[Decomposition], subject: Decomposition) -> list[tuple[Watched, Shadow]]:
     """The first step of another subject, and the expected step."""
     watched = watched_step(trial, subject, 0)
-    drawn = [one.masks for one in watched.stochastic(len(subject.sites))]
+    drawn = [forward.masks for forward in watched.stochastic(len(subject.sites))]
     return [(watched, shadow(configuration_of(trial.parameters), watched.before, drawn))]

@@ -33,13 +33,13 @@ class LiveStorage(TorchDispatchMode):
         self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
-        for one in tree_iter((arguments, keywords)):  # an in-place operation, or a view, returns one of these
-            if isinstance(one, Tensor):
-                self._known.add(one.untyped_storage())
+        for tensor in tree_iter((arguments, keywords)):  # an in-place operation, or a view, returns one of these
+            if isinstance(tensor, Tensor):
+                self._known.add(tensor.untyped_storage())
         result = function(*arguments, **(keywords or {}))
-        for one in tree_iter(result):
-            if isinstance(one, Tensor):
-                self._keep(one.untyped_storage())
+        for tensor in tree_iter(result):
+            if isinstance(tensor, Tensor):
+                self._keep(tensor.untyped_storage())
         return result
 
     def _keep(self, storage: torch.UntypedStorage) -> None:

@@ -20,14 +20,14 @@ def falsify(trial: Trial[Trainer]) -> None:
     """Run the first step, and another one several times on one batch; the falsifier evaluates the loss."""
     repeated = [0, *[drawn_steps(trial)[-1]] * trial.parameters["watched"]]
     pairs = measure_steps(trial, trial.subject, repeated)
-    watched = [one for one, _ in pairs]
-    sources = torch.cat([one.after[f"{name}.source"].flatten() for one in watched for name in one.before.sources])
+    watched = [step for step, _ in pairs]
+    sources = torch.cat([step.after[f"{name}.source"].flatten() for step in watched for name in step.before.sources])
     counts = [
-        _count(one.slots, name) - _count(one.before.slots, name) for one in watched for name in one.before.sources
+        _count(step.slots, name) - _count(step.before.slots, name) for step in watched for name in step.before.sources
     ]
     trial.measure(
-        rises=[_rise(trial, one) for one in watched],
-        forwards=[len(one.adversarial(len(trial.subject.sites))) for one in watched],
+        rises=[_rise(trial, step) for step in watched],
+        forwards=[len(step.adversarial(len(trial.subject.sites))) for step in watched],
         smallest_source=sources.min(),
         largest_source=sources.max(),
         sources_at_an_end=int(((sources <= 0) | (sources >= 1)).sum()),

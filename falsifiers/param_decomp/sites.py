@@ -15,8 +15,8 @@ def falsify(trial: Trial[Trainer]) -> None:
         names = list(trial.subject.sites)
         components = {name: tuple(component.shape) for name, component in trial.subject.components().items()}
         frozen = trial.subject.target_weights()
-        weights = {name: tuple(one.shape) for name, one in frozen.items()}
-        dtypes = {name: str(one.dtype).removeprefix("torch.") for name, one in frozen.items()}
+        weights = {name: tuple(weight.shape) for name, weight in frozen.items()}
+        dtypes = {name: str(weight.dtype).removeprefix("torch.") for name, weight in frozen.items()}
         read = int(trial.subject.batch(0).shape[1])
         sources = {name: tuple(source.shape) for name, source in trial.subject.sources().items()}
         modules = {module: name for name, module in trial.subject.target.named_modules()}

@@ -28,37 +28,40 @@ def falsify(trial: Trial[ConfigurationFiles]) -> None:
 
     with trial.subject_fault():
         base, *new = (yaml.safe_load(trial.subject.text(number)) for number in range(3))
-        found = {key: [value(one) for one in new] for key, value in _VALUES.items()}
-        flat = [dict(_flat(one)) for one in (base, *new)]
+        values = {key: [value(document) for document in new] for key, value in _VALUES.items()}
+        flat = [dict(_flat(document)) for document in (base, *new)]
         own = _fields(new[1])
-        layers = {str(one["module_pattern"]).split(".")[2] for one in base["pd"]["decomposition_targets"]}
+        layers = {str(document["module_pattern"]).split(".")[2] for document in base["pd"]["decomposition_targets"]}
         names = [[one["module_pattern"] for one in document["pd"]["decomposition_targets"]] for document in new]
-    ours = configuration_of({"configuration": "nine-layers"})
-    due = [f"model.{name}" for name in site_names(ours)]
+    configuration = configuration_of({"configuration": "nine-layers"})
+    expected = [f"model.{name}" for name in site_names(configuration)]
     rates = [given for document in new for given in _rates(document)]
     trial.measure(
-        **found,
+        **values,
         base_batch=base["pd"]["batch_size"],
         base_layers=sorted(layers),
         base_coefficient=_term(base, "StochasticReconSubsetLoss")["coeff"],
         sites=[len(name) for name in names],
         out_of_place=[
-            f"{one} for {other}" for list_ in names for one, other in zip(list_, due, strict=False) if one != other
+            f"{document} for {other}"
+            for list_ in names
+            for document, other in zip(list_, expected, strict=False)
+            if document != other
         ],
         rates_off=[abs(rate / stated - 1) for rate, stated in zip(rates, trial.parameters["rates"], strict=True)],
         changed_otherwise=_changed(flat[1], flat[2], trial.parameters["changed"]),
         base_changed_otherwise=_changed(flat[0], flat[1], trial.parameters["base_changed"]),
         own_differs=[
-            f"{field.name}: {getattr(ours, field.name)}, {own[field.name]}"
+            f"{field.name}: {getattr(configuration, field.name)}, {own[field.name]}"
             for field in fields(Configuration)
-            if field.name not in _MODEL and getattr(ours, field.name) != own[field.name]
+            if field.name not in _MODEL and getattr(configuration, field.name) != own[field.name]
         ],
     )
     trial.resolve(device="cpu")
 
 
 def _term(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    (found,) = (one for one in document["pd"]["loss_metrics"] if one["type"] == kind)
+    (found,) = (term for term in document["pd"]["loss_metrics"] if term["type"] == kind)
     return dict(found)
 
 
@@ -144,10 +147,10 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any], known: Sequence[str
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Each scalar by its path. A term of the loss is named by its type."""
     if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _flat(one, f"{key}.{name}" if key else str(name))
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
-        for place, one in enumerate(value):
-            yield from _flat(one, f"{key}.{one['type'] if isinstance(one, Mapping) and 'type' in one else place}")
+        for place, item in enumerate(value):
+            yield from _flat(item, f"{key}.{item['type'] if isinstance(item, Mapping) and 'type' in item else place}")
     else:
         yield key, value

@@ -37,7 +37,7 @@ def measured_state(trial: Trial[Trainer]) -> dict[str, int]:
 
 def _moments(slots: Mapping[str, Mapping[str, Tensor]], names: Iterable[str]) -> list[Tensor]:
     """Adam's slots of these tensors, without step counts."""
-    return [one for name in names for key, one in slots.get(name, {}).items() if key != "step"]
+    return [slot for name in names for key, slot in slots.get(name, {}).items() if key != "step"]
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

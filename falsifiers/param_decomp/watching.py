@@ -118,7 +118,7 @@ def watched_step(trial: Trial[Any], subject: Trainer, step: int, rows: int | Non
             for name, weight in weights.items()
         }
         sources = {f"{name}.source": source for name, source in subject.sources().items()}
-        after = {name: _copied(one) for name, one in {**weights, **sources}.items()}
+        after = {name: _copied(tensor) for name, tensor in {**weights, **sources}.items()}
         return Watched(before, forwards, again, terms, gradients, after, _slots(subject))
 
 
@@ -134,8 +134,8 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
     ]
     found += differences("gradient", watched.gradients, expected.gradients)
     old = {**watched.before.components, **watched.before.importance}
-    seen = {name: watched.after[name] - one for name, one in old.items()}
-    moved = {name: expected.after[name] - one for name, one in old.items()}
+    seen = {name: watched.after[name] - tensor for name, tensor in old.items()}
+    moved = {name: expected.after[name] - tensor for name, tensor in old.items()}
     found += differences("update", seen, moved)
     for name in watched.before.sources:
         error = float((watched.after[f"{name}.source"] - expected.after[f"{name}.source"]).abs().max())
@@ -155,7 +155,9 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
     pairs = []
     for step in steps:
         watched = watched_step(trial, subject, step)
-        expected = shadow(config, watched.before, [one.masks for one in watched.stochastic(len(subject.sites))])
+        expected = shadow(
+            config, watched.before, [difference.masks for difference in watched.stochastic(len(subject.sites))]
+        )
         all_differences += differences_of(watched, expected)
         all_differences.append(Difference("chunks", "", float(len(wrong_chunks(config, watched)))))
         pairs.append((watched, expected))
@@ -163,8 +165,8 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
     largest = worst(all_differences)
     trial.measure(
         steps=len(pairs),
-        step_errors={name: one.ratio for name, one in largest.items()},
-        worst_tensors={name: one.tensor for name, one in largest.items()},
+        step_errors={name: difference.ratio for name, difference in largest.items()},
+        worst_tensors={name: difference.tensor for name, difference in largest.items()},
     )
     resolve(trial, subject)
     return pairs
@@ -178,9 +180,9 @@ def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
     live = [[call.site for call in forward.calls] for forward in watched.stochastic(len(names))]
     pairs = enumerate(zip_longest(live, expected, fillvalue=[]))
     return [
-        f"step {watched.before.step}, forward {place}: {len(one)} sites, first {one[:1]}"
-        for place, (one, other) in pairs
-        if sorted(one) != sorted(other)
+        f"step {watched.before.step}, forward {place}: {len(pair)} sites, first {pair[:1]}"
+        for place, (pair, other) in pairs
+        if sorted(pair) != sorted(other)
     ]
 
 
@@ -193,8 +195,8 @@ def drawn_steps(trial: Trial[Any]) -> list[int]:
     claim = zlib.crc32(repr(sorted(trial.parameters.items())).encode())
     generator = torch.Generator().manual_seed(claim + trial.seed)
     drawn = torch.randperm(config.steps, generator=generator).tolist()
-    some = dict.fromkeys([0, int(config.steps * config.source_warmup), *drawn])
-    return sorted([*some][: trial.parameters["watched"]])
+    steps = dict.fromkeys([0, int(config.steps * config.source_warmup), *drawn])
+    return sorted([*steps][: trial.parameters["watched"]])
 
 
 def resolve(trial: Trial[Any], subject: Trainer) -> None:

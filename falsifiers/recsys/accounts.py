@@ -27,12 +27,12 @@ def falsify_operations(trial: Trial[Accounts]) -> None:
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         counts = [
-            {"length": sum(one), "contextuals": one[0], "targets": one[2]} for one in case["sequences"]
+            {"length": sum(rows), "contextuals": rows[0], "targets": rows[2]} for rows in case["sequences"]
         ]  # fmt: skip
         pairs, left_out = 0.0, 0.0
-        for one in case["sequences"]:
-            pairs += _pairs(one, causal=case["causal"])
-            left_out += one[1] / 2.0 if case["causal"] else (one[0] + one[1]) * one[2]
+        for sequence in case["sequences"]:
+            pairs += _pairs(sequence, causal=case["causal"])
+            left_out += sequence[1] / 2.0 if case["causal"] else (sequence[0] + sequence[1]) * sequence[2]
         factor = 4.0 * case["heads"] * case["width"] * (3.5 if case["backward"] else 1.0)
         with trial.subject_fault():
             stated = trial.subject.attention(

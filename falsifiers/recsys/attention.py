@@ -106,7 +106,7 @@ def _answer(
     trial: Trial[Attention], question: Question, ask: Callable[[Attention, Question], Answer] = operator.call
 ) -> Answer:
     inputs = (question.q, question.k, question.v, question.grad_output)
-    kept = [one.clone() for one in inputs]
+    kept = [tensor.clone() for tensor in inputs]
     with trial.subject_fault():
         answer = ask(trial.subject, question)
         if not all(map(torch.equal, inputs, kept)):  # the expected values are computed from the inputs later

@@ -157,7 +157,7 @@ def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Ques
     contextuals = None if case["contextuals"] is None else rest.clamp_max(case["contextuals"])
     longest = max(1, *sizes)
     drawn = _drawn(case, int(lengths.sum()), torch.Generator().manual_seed(case["seed"] + is_earlier))
-    tensors = [one.to(device, getattr(torch, case["dtype"])) for one in drawn]
+    tensors = [tensor.to(device, getattr(torch, case["dtype"])) for tensor in drawn]
     offsets = offsets.to(device)
     targets, contextuals = (None if tensor is None else tensor.to(device) for tensor in (targets, contextuals))
     starts = [0] * len(tensors)
@@ -166,8 +166,8 @@ def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Ques
         starts = [chance.choice(_STARTS) for _ in tensors]
         orders = (_ORDERS, _ORDERS, _ORDERS, _ANY_ORDERS)
         tensors = [
-            _placed(tensor, chance.choice(some), chance.choice(_GAPS))
-            for tensor, some in zip(tensors, orders, strict=True)
+            _placed(tensor, chance.choice(order), chance.choice(_GAPS))
+            for tensor, order in zip(tensors, orders, strict=True)
         ]
         offsets = _spread(offsets)
         targets, contextuals = (None if tensor is None else _spread(tensor) for tensor in (targets, contextuals))

@@ -37,7 +37,7 @@ def _arguments(draw: Draw) -> Any:
     heads, width = draw.size("heads", usual=2, most=3), draw.choice("width", 32, 64)
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
-    q, k, v = (draw.tensor(rows, heads, one) for one in (width, width, of_value))
+    q, k, v = (draw.tensor(rows, heads, size) for size in (width, width, of_value))
     grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
     targets, contextuals = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)

@@ -50,7 +50,7 @@ def falsify(trial: Trial[Suite]) -> None:
     collected = [counts[name] for name in names]
     trial.measure(
         collected=collected,
-        differences=[found - stated for found, stated in zip(collected, trial.parameters["cases"], strict=True)],
+        differences=[count - stated for count, stated in zip(collected, trial.parameters["cases"], strict=True)],
         broken=sorted(broken),
     )
     trial.resolve(device="cpu")

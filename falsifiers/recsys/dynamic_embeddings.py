@@ -35,8 +35,8 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
         pool = drawn_keys(chance, 3 * batch)
         for step in range(trial.parameters["lookups"]):
             known = (0, 1, 2, 1)[step % 4] * batch
-            some = [*pool[known : known + batch], *chance.choices(pool[: known + batch], k=batch // 3)]
-            watch.train(chance.sample(some, len(some)), -step if watch.recipe.scoring == "custom" else None)
+            keys = [*pool[known : known + batch], *chance.choices(pool[: known + batch], k=batch // 3)]
+            watch.train(chance.sample(keys, len(keys)), -step if watch.recipe.scoring == "custom" else None)
             watch.evaluate(chance.sample(pool, batch))
         watch.train([], 0 if watch.recipe.scoring == "custom" else None)
         watch.evaluate([])

@@ -25,9 +25,11 @@ def falsify(trial: Trial[BatchFile]) -> None:
     on_gpus = [request for request in requests if request.gpus_per_node != 0] or requests
     trial.measure(
         components=len(requests),
-        tasks_per_node=[_tasks(one) for one in on_gpus],
-        gpus_per_node=[_gpus(one, trial.parameters["gpus_of_a_node"]) for one in on_gpus],
-        tasks_without_gpu=[_tasks(one) - _gpus(one, trial.parameters["gpus_of_a_node"]) for one in on_gpus],
+        tasks_per_node=[_tasks(component) for component in on_gpus],
+        gpus_per_node=[_gpus(component, trial.parameters["gpus_of_a_node"]) for component in on_gpus],
+        tasks_without_gpu=[
+            _tasks(component) - _gpus(component, trial.parameters["gpus_of_a_node"]) for component in on_gpus
+        ],
     )
     trial.resolve(device="cpu")
 

@@ -55,11 +55,11 @@ def falsify_widths(trial: Trial[Operators]) -> None:
         accepted = _accepted(trial, _small(case, trial.device), case["capability"])
         right = case["width"] in supported[case["capability"]]
         return {
-            "wrong_answers": sum(one != right for one in accepted),
+            "wrong_answers": sum(capability != right for capability in accepted),
             "ways_disagree": int(accepted[0] != accepted[1]),
         }
 
-    first = [{"capability": one, "width": width} for one in supported for width in (32, 64, 128)]
+    first = [{"capability": capability, "width": width} for capability in supported for width in (32, 64, 128)]
     _run(trial, check, first)
 
 
@@ -70,14 +70,14 @@ def falsify_contextuals(trial: Trial[Operators]) -> None:
         capability = case["capability"]
         without = _small({**case, "contextuals": None}, trial.device)
         zeros = dataclasses.replace(without, num_contextuals=torch.zeros_like(without.offsets[1:]))
-        some = _small({**case, "contextuals": 2}, trial.device)
+        with_contextuals = _small({**case, "contextuals": 2}, trial.device)
         with trial.subject_fault():
             pairs = zip(_tensors(trial, without, capability), _tensors(trial, zeros, capability), strict=True)
-        accepted = _accepted(trial, some, capability)
+        accepted = _accepted(trial, with_contextuals, capability)
         key = "unrefused" if capability in trial.parameters["without_contextuals"] else "refused_elsewhere"
         return {
-            "differing_tensors": sum(not torch.equal(one, other) for one, other in pairs),
-            key: sum(one == (key == "unrefused") for one in accepted),
+            "differing_tensors": sum(not torch.equal(is_accepted, other) for is_accepted, other in pairs),
+            key: sum(is_accepted == (key == "unrefused") for is_accepted in accepted),
         }
 
     first = [{"capability": number, "width": 64} for number in (8, 9, 10)]
@@ -90,10 +90,10 @@ def falsify_dtypes(trial: Trial[Operators]) -> None:
     def check(case: Mapping[str, Any]) -> dict[str, int]:
         accepted = _accepted(trial, _small(case, trial.device), case["capability"])
         right = case["dtype"] in ("bfloat16", "float16")
-        return {"wrong_answers": sum(one != right for one in accepted)}
+        return {"wrong_answers": sum(capability != right for capability in accepted)}
 
     dtypes = ("bfloat16", "float16", "float32", "float64")
-    first = [{"capability": one, "width": 64, "dtype": dtype} for one in (8, 9, 10) for dtype in dtypes]
+    first = [{"capability": capability, "width": 64, "dtype": dtype} for capability in (8, 9, 10) for dtype in dtypes]
     _run(trial, check, first)
 
 

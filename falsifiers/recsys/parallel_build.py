@@ -132,7 +132,7 @@ def _watched(build: ForkProcess, waiting: Path) -> list[int]:
         if time.monotonic() > deadline:
             _kill(build)
             raise NotMeasured(f"the build did not end within {_SECONDS:g} s")
-        held = {one.name for one in waiting.iterdir()} - released
+        held = {path.name for path in waiting.iterdir()} - released
         quiet = quiet + 1 if held and held == before and _all_wait() else 0
         before = held
         if quiet == _LOOKS:

@@ -38,26 +38,26 @@ def falsify_parity(trial: Trial[Training]) -> None:
         plain = _trained(trial, "none", world, "none")
         others = {kind: _trained(trial, kind, world, case.slow) for kind in _AHEAD}
         every = [plain, *others.values()]
-        found = {
-            "steps_apart": float(sum(abs(len(one.outcomes) - steps) for one in every)),
+        errors = {
+            "steps_apart": float(sum(abs(len(run.outcomes) - steps) for run in every)),
             "bits_apart": float(sum(_apart(other, plain) for other in others.values())),
         }
         for name, actual, truth in (
-            ("loss", [_losses(one.outcomes) for one in every], _losses(right.outcomes)),
-            ("logit", [_logits(one.outcomes) for one in every], _logits(right.outcomes)),
-            ("weight", [_values(one.state, right.state) for one in every], list(right.state.values())),
+            ("loss", [_losses(run.outcomes) for run in every], _losses(right.outcomes)),
+            ("logit", [_logits(run.outcomes) for run in every], _logits(right.outcomes)),
+            ("weight", [_values(run.state, right.state) for run in every], list(right.state.values())),
         ):
             if case.attention == "dense":
-                found[f"{name}_errors"] = _worst(
-                    _error(*pair) for one in actual for pair in zip(one, truth, strict=False)
+                errors[f"{name}_errors"] = _worst(
+                    _error(*pair) for values in actual for pair in zip(values, truth, strict=False)
                 )
             elif name == "logit":
-                found["fused_errors"] = _worst(
-                    _share(*pair) for one in actual for pair in zip(one[:1], truth, strict=False)
+                errors["fused_errors"] = _worst(
+                    _share(*pair) for values in actual for pair in zip(values[:1], truth, strict=False)
                 )
         if case.slow == COMPUTE:
-            found["in_turn"] = float(sum(len(other.ahead) < _AHEAD[kind] for kind, other in others.items()))
-        for name, value in found.items():
+            errors["in_turn"] = float(sum(len(other.ahead) < _AHEAD[kind] for kind, other in others.items()))
+        for name, value in errors.items():
             lists.setdefault(name, []).append(value)
         for step, outcome in enumerate(plain.outcomes if number == 0 else (), 1):
             trial.step(step, loss=float(outcome.loss))
@@ -157,18 +157,18 @@ def _values(state: Mapping[str, Tensor], names: Iterable[str]) -> list[Tensor]:
     return [state.get(name, torch.tensor(math.nan)) for name in names]
 
 
-def _apart(one: _Trained, other: _Trained) -> int:
+def _apart(first: _Trained, second: _Trained) -> int:
     """Return how many tensors of outcomes and states have other bits, or are in only one of them."""
-    pairs = zip_longest(one.outcomes, other.outcomes)
-    return _states_apart(one.state, other.state) + sum(
+    pairs = zip_longest(first.outcomes, second.outcomes)
+    return _states_apart(first.state, second.state) + sum(
         mine is None or its is None or not _same(mine.loss, its.loss) or not _same(mine.logits, its.logits)
         for mine, its in pairs
     )
 
 
-def _states_apart(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> int:
+def _states_apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> int:
     return sum(
-        name not in one or name not in other or not _same(one[name], other[name]) for name in {*one, *other}
+        name not in first or name not in second or not _same(first[name], second[name]) for name in {*first, *second}
     )  # fmt: skip
 
 

@@ -70,20 +70,20 @@ def falsify(trial: Trial[BatchFile]) -> None:
         text = trial.subject.text()
     file = trial.workspace / "job.sbatch"
     file.write_text(text)
-    found: dict[str, list[int]] = {name: [] for name in ("tasks", "missing", *_WRONG)}
+    wrong: dict[str, list[int]] = {name: [] for name in ("tasks", "missing", *_WRONG)}
     for topology in _topologies(trial, always_stated="ntasks-per-node" in components(text)[0]):
         nodes = _some_nodes(trial, topology)
         notes = _job(trial, file, topology, nodes)
         expected = len(nodes) * topology.per_node
-        if not notes and not sum(found["tasks"]):
+        if not notes and not sum(wrong["tasks"]):
             raise NotMeasured(
                 "no task started python through srun; -P variables='[\"NAME=VALUE\"]' sets what the file needs"
             )
-        found["tasks"].append(expected)
-        found["missing"].append(expected - len(notes))
+        wrong["tasks"].append(expected)
+        wrong["missing"].append(expected - len(notes))
         for name, check in _WRONG.items():
-            found[name].append(sum(_is_wrong(check, variables, topology) for variables in notes))
-    trial.measure(**found)
+            wrong[name].append(sum(_is_wrong(check, variables, topology) for variables in notes))
+    trial.measure(**wrong)
     trial.resolve(device="cpu")
 
 
@@ -95,7 +95,7 @@ def _topologies(trial: Trial[BatchFile], *, always_stated: bool) -> list[_Topolo
         _Topology(chance.randint(1, 32), chance.randint(1, 8), chance.random() < 0.5)
         for _ in range(trial.parameters["drawn"])
     ]
-    return list(dict.fromkeys(replace(one, stated=one.stated or always_stated) for one in named + drawn))
+    return list(dict.fromkeys(replace(topology, stated=topology.stated or always_stated) for topology in named + drawn))
 
 
 def _named(text: str) -> _Topology:

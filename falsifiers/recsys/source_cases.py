@@ -49,7 +49,7 @@ def falsify(trial: Trial[Files]) -> None:
     stated = set(itertools.product(*axes.values()))
     trial.measure(
         collected=[counts[name] for name in names],
-        differences=[counts[name] - wanted for name, wanted in zip(names, parameters["cases"], strict=True)],
+        differences=[counts[name] - count for name, count in zip(names, parameters["cases"], strict=True)],
         broken=broken,
         unfiltered=counts[parameters["filtered_file"]],
         selected=len(selected),

@@ -49,13 +49,13 @@ def falsify(trial: Trial[FusedFunction]) -> None:
                 if capability == parameters["guarded"] and width == narrow:
                     continue
                 for dtype in ("bfloat16", "float16"):
-                    one = _question({"width": width, "dtype": dtype}, trial)
-                    ran, answer = _both(trial, one, capability, capability)
+                    question = _question({"width": width, "dtype": dtype}, trial)
+                    ran, answer = _both(trial, question, capability, capability)
                     asked += 1
                     if ran != [forward, backward]:
                         wrong.append(f"{capability}, {width}, {dtype}: {ran}")
                     if answer is not None:
-                        errors += _errors(answer, one)
+                        errors += _errors(answer, question)
         recomputed, answer = _both(trial, _question({"width": narrow}, trial), 9, parameters["guarded"])
     trial.measure(
         asked=asked,
@@ -120,4 +120,4 @@ def _refusal(trial: Trial[FusedFunction], case: Mapping[str, Any], capability: i
 def _errors(answer: Answer, question: Question) -> list[float]:
     right = truth(question)
     pairs = ((getattr(answer, part).double(), getattr(right, part).value) for part in _PARTS)
-    return [float((found - value).norm() / value.norm()) for found, value in pairs]
+    return [float((error - value).norm() / value.norm()) for error, value in pairs]

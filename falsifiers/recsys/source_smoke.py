@@ -41,11 +41,11 @@ def falsify(trial: Trial[SmokeTests]) -> None:
 
 def _cells(ledger: Ledger, outcome: str) -> dict[str, list[str]]:
     """By part, `CAPABILITY: ID` of each cell, with the id that pytest prints in brackets."""
-    found: dict[str, list[str]] = {}
+    by_part: dict[str, list[str]] = {}
     for name, _, cell in ledger.cells(outcome):
         part, _, capability = name.partition("/")[0].partition("_on_")
-        found.setdefault(part, []).append(f"{capability}: {cell.identifier.partition('[')[2].rstrip(']')}")
-    return {part: sorted(cells) for part, cells in found.items()}
+        by_part.setdefault(part, []).append(f"{capability}: {cell.identifier.partition('[')[2].rstrip(']')}")
+    return {part: sorted(cells) for part, cells in by_part.items()}
 
 
 def _on(number: int, cells: list[str]) -> list[str]:

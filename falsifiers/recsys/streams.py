@@ -192,10 +192,10 @@ class _HostStream:
         """Run a task, and revert what it wrote to its arguments until it ends."""
         before = [(tensor, tensor.clone()) for tensor in _tensors(arguments)]
         task(*arguments)
-        writes = [(_bytes(one), _bytes(one).clone(), _bytes(one) != _bytes(old)) for one, old in before]
+        writes = [(_bytes(tensor), _bytes(tensor).clone(), _bytes(tensor) != _bytes(old)) for tensor, old in before]
         for one, old in before:
             one.copy_(old)
-        self.ending = lambda: [one.copy_(torch.where(changed, new, one)) for one, new, changed in writes]
+        self.ending = lambda: [tensor.copy_(torch.where(changed, new, tensor)) for tensor, new, changed in writes]
 
     def _let_go(self, block: Tensor) -> None:
         users = self.streams.users.pop(block.untyped_storage().data_ptr(), [])
@@ -216,14 +216,16 @@ def _bare(argument: Any) -> Any:
     if isinstance(argument, Tensor):
         return argument.detach()
     if isinstance(argument, dict):
-        return {name: _bare(one) for name, one in argument.items()}
+        return {name: _bare(tensor) for name, tensor in argument.items()}
     return argument
 
 
 def _tensors(arguments: list[Any]) -> list[Tensor]:
     """Return the tensors among arguments, and in maps."""
-    every = [one for argument in arguments for one in (argument.values() if isinstance(argument, dict) else [argument])]
-    return [one for one in every if isinstance(one, Tensor)]
+    every = [
+        item for argument in arguments for item in (argument.values() if isinstance(argument, dict) else [argument])
+    ]
+    return [item for item in every if isinstance(item, Tensor)]
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -80,5 +80,5 @@ def _shares(
     """Yield each owner's model with the keys and gradients that all ranks send to it."""
     keys, steep = [key for one in asked for key in one], torch.cat(slopes)
     for owner, model in enumerate(models):
-        mine = [place for place, key in enumerate(keys) if owner_of(key, RANKS) == owner]
-        yield model, [keys[place] for place in mine], steep[mine]
+        owned = [place for place, key in enumerate(keys) if owner_of(key, RANKS) == owner]
+        yield model, [keys[place] for place in owned], steep[owned]

@@ -171,11 +171,11 @@ class Watch:
         owners = [models[owner_of(key, len(models))] for key in keys]
         there = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)
         right = torch.cat([owner.rows([key]) for owner, key in zip(owners, keys, strict=True)])
-        got = rows.double().cpu()
-        kept = (got != 0).any(dim=1)
+        actual = rows.double().cpu()
+        kept = (actual != 0).any(dim=1)
         self.found.absent += int((kept & ~there).sum())
         self.found.survivors += int((kept != there).sum())
-        self.found.value_error = max(self.found.value_error, self._error(got[there], right[there]))
+        self.found.value_error = max(self.found.value_error, self._error(actual[there], right[there]))
 
     def lose(self, hot: Sequence[int]) -> None:
         """Count absent hot keys."""
@@ -207,7 +207,7 @@ class Watch:
         dumped = self._dumped(path, None)
         self.compare_dump(dumped, self.model.entries)
         order = dumped["keys"].argsort() if "keys" in dumped else torch.empty(0, dtype=torch.int64)
-        return {name: one if name == "counts" else one[order] for name, one in dumped.items()}
+        return {name: tensor if name == "counts" else tensor[order] for name, tensor in dumped.items()}
 
     def dump_since(self, path: Path, score: int, whole: dict[str, Tensor]) -> None:
         """Write a dump of the keys since a score of the model, and compare its content.
@@ -241,22 +241,22 @@ class Watch:
             return
         right = [entries[keys[place]] for place in known]
         self.found.value_error = max(
-            self.found.value_error, self._error(dumped["values"][known], torch.stack([one.value for one in right]))
+            self.found.value_error, self._error(dumped["values"][known], torch.stack([entry.value for entry in right]))
         )
         for name in _STATE[self.recipe.optimizer]:
-            got, true = dumped[f"state.{name}"][known], torch.stack([one.state[name] for one in right])
-            wrong = _relative(got.double().reshape(len(known), -1), true.reshape(len(known), -1), 1e-3)
+            actual, true = dumped[f"state.{name}"][known], torch.stack([entry.state[name] for entry in right])
+            wrong = _relative(actual.double().reshape(len(known), -1), true.reshape(len(known), -1), 1e-3)
             self.found.state_error = max(self.found.state_error, wrong)
         scores = dumped["scores"][known].tolist()
-        true_scores = [one.score for one in right]
+        true_scores = [entry.score for entry in right]
         if self.recipe.scoring == "timestamp":
             scores, true_scores = _ranks(scores), _ranks(true_scores)
         self.found.scores += sum(score != other for score, other in zip(scores, true_scores, strict=True))
 
     def taken(self) -> Found:
         """Return the errors, and start again without any."""
-        found, self.found = self.found, Found()
-        return found
+        findings, self.found = self.found, Found()
+        return findings
 
     def _error(self, actual: Tensor, right: Tensor) -> float:
         return _relative(actual.double(), right, self.recipe.rate / 16.0)
@@ -268,11 +268,11 @@ class Watch:
             self.table.dump(path, at_least)
             dumped = load_file(path)
             keys, by_row = dumped.get("keys", torch.empty(0)), self.recipe.optimizer == "rowwise_adagrad"
-            for name, one in dumped.items():
+            for name, tensor in dumped.items():
                 narrow = name in ("keys", "scores") or (by_row and name == "state.sum")
                 shape = (3,) if name == "counts" else (len(keys),) if narrow else (len(keys), self.recipe.dim)
-                if one.shape != shape:
-                    raise ValueError(f"a dump of {len(keys)} keys has {name} {tuple(one.shape)}, not {shape}")
+                if tensor.shape != shape:
+                    raise ValueError(f"a dump of {len(keys)} keys has {name} {tuple(tensor.shape)}, not {shape}")
         return dumped
 
     def _require(self, rows: Tensor, keys: Sequence[int]) -> None:

@@ -62,8 +62,8 @@ def _missing(place: Path) -> list[str]:
 
 
 def _site(place: Path) -> Path:
-    (found,) = place.glob("lib/python3*/site-packages")
-    return found
+    (folders,) = place.glob("lib/python3*/site-packages")
+    return folders
 
 
 def _pip(place: Path, arguments: Sequence[str]) -> None:

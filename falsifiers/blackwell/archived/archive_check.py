@@ -81,7 +81,7 @@ def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, 
     # Three places of the image name the target; a forged image must agree in all of them.
     named = {code.sm, code.noted_sm, None if code.target is None else int(code.target.removeprefix("sm_").rstrip("af"))}
     if named - {None} != {sm}:
-        yield "other_target", f"{entry.file} is for {', '.join(f'sm_{one}' for one in sorted(named - {None}))}"
+        yield "other_target", f"{entry.file} is for {', '.join(f'sm_{target}' for target in sorted(named - {None}))}"
     if code.kernels != (spec.key,):
         yield "other_kernel", f"{entry.file} holds {', '.join(code.kernels) or 'no kernel'}"
 

@@ -161,5 +161,5 @@ def _contradictions(inspections: Iterable[Inspection]) -> Iterator[str]:
             target = None if code.target is None else int(code.target.removeprefix("sm_").rstrip("af"))
             named = {code.listed_sm, code.sm, code.noted_sm, target} - {None}
             if len(named) > 1:
-                told = ", ".join(f"sm_{sm}" for sm in sorted(one for one in named if one is not None))
-                yield f"{inspection.path.name}, byte {code.offset}: names several targets: {told}"
+                targets = ", ".join(f"sm_{sm}" for sm in sorted(target for target in named if target is not None))
+                yield f"{inspection.path.name}, byte {code.offset}: names several targets: {targets}"

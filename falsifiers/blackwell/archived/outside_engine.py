@@ -102,13 +102,13 @@ def _measure_files(trial: Trial[OutsideEngine]) -> None:
 @propagates
 def _census(trial: Trial[OutsideEngine]) -> Census:
     """The census of the files with its kernels."""
-    found = trial.subject.device_code()
+    inspected = trial.subject.device_code()
     targets = trial.parameters["targets"]
-    content = [inspection.to_json() for inspection in found.inspections]
+    content = [inspection.to_json() for inspection in inspected.inspections]
     (trial.artifacts / "device-code.json").write_text(json.dumps(content, indent=1))
-    for line in summary(found, targets):
+    for line in summary(inspected, targets):
         print(line)
-    return census(found, targets)
+    return census(inspected, targets)
 
 
 @propagates

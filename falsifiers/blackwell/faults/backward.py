@@ -129,7 +129,7 @@ class FaultyBackend:
 
     def held(self) -> int:
         """The number of tensors made between `fail` and the fault that are still alive."""
-        return sum(made() is not None for made in self._made)
+        return sum(tensor() is not None for tensor in self._made)
 
     def relent(self) -> None:
         """Cancel a fault that has not been raised, so that it cannot hit the next forward pass."""
@@ -137,9 +137,9 @@ class FaultyBackend:
 
     def __getattr__(self, name: str) -> Any:
         """The healthy backend's attribute; an operation is wrapped so that it counts and can fail."""
-        found = getattr(self._healthy, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self._healthy, name)
+        if not callable(attribute):
+            return attribute
 
         def operation(*arguments: Any, **options: Any) -> Any:
             if self._raiser is not None and self._countdown == 0:
@@ -152,7 +152,7 @@ class FaultyBackend:
             self.calls += 1
             if self._witness.faulted is self:
                 self._witness.primary_calls += 1
-            answer = found(*arguments, **options)
+            answer = attribute(*arguments, **options)
             if self._raiser is not None:
                 parts = answer if isinstance(answer, tuple) else (answer,)
                 self._made += [weakref.ref(part) for part in parts if isinstance(part, Tensor)]

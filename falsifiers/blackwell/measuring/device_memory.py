@@ -34,9 +34,9 @@ class CudaMemory:
         self._device = torch.device(device)
         self._modules: list[ctypes.c_void_p] = []
         self._driver = ctypes.CDLL("libcuda.so.1")
-        some = torch.ones(256, 256, device=self._device)
-        torch.softmax(some @ some, dim=-1).sum().item()
-        del some
+        ones = torch.ones(256, 256, device=self._device)
+        torch.softmax(ones @ ones, dim=-1).sum().item()
+        del ones
         self.clear()
 
     def tensor(self, shape: Sequence[int]) -> Tensor:

@@ -43,9 +43,9 @@ def other_weights(weights: Sequence[Tensor], sizes: Mapping[str, tuple[int, ...]
     """The weights whose shape differs from that of the model's parameter at their place; empty if all agree."""
     places = zip_longest(sizes.items(), (tuple(weight.shape) for weight in weights), fillvalue=None)
     return [
-        f"weight {number} is {found or 'none'}, and should be {' '.join(map(str, wanted)) if wanted else 'none'}"
-        for number, (wanted, found) in enumerate(places)
-        if wanted is None or wanted[1] != found
+        f"weight {number} is {shape or 'none'}, and should be {' '.join(map(str, expected)) if expected else 'none'}"
+        for number, (expected, shape) in enumerate(places)
+        if expected is None or expected[1] != shape
     ]
 
 

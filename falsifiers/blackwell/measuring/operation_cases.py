@@ -120,7 +120,9 @@ def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) 
         expected = F.silu(leaves[0]) * leaves[1]
     of_leaves = torch.autograd.grad(expected, leaves, grad_output.double())
     actual = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, grad_output))
-    return [relative_error(one, other) for one, other in zip(actual, (expected.detach(), *of_leaves), strict=True)]
+    return [
+        relative_error(tensor, other) for tensor, other in zip(actual, (expected.detach(), *of_leaves), strict=True)
+    ]
 
 
 def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:

@@ -71,8 +71,8 @@ class OtherTarget(_Damaged):
         before, last = sorted(self.targets)[-2:]
         for entry in archive.entries.values():
             if entry.sm == last:
-                theirs = archive.entries[entry.kernel, before]
-                yield self.rewritten(archive, entry, self.disguised((archive.folder / theirs.file).read_bytes(), last))
+                other = archive.entries[entry.kernel, before]
+                yield self.rewritten(archive, entry, self.disguised((archive.folder / other.file).read_bytes(), last))
             else:
                 yield entry
 
@@ -108,8 +108,8 @@ class AnotherKernel(_Damaged):
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         swapped = {_KERNEL: "silu_gate", "silu_gate": _KERNEL}
         for entry in archive.entries.values():
-            theirs = archive.entries[swapped.get(entry.kernel, entry.kernel), entry.sm]
-            yield replace(entry, file=theirs.file, sha256=theirs.sha256)
+            other = archive.entries[swapped.get(entry.kernel, entry.kernel), entry.sm]
+            yield replace(entry, file=other.file, sha256=other.sha256)
 
 
 class StaleSource(_Damaged):

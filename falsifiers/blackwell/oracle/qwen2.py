@@ -91,7 +91,7 @@ class TrueBlock:
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The shape of every weight, in the order of the claims."""
         sizes = dict(self._layer.named_parameters())
-        return {ours: tuple(sizes[theirs].shape) for ours, theirs in _NAMES.items()}
+        return {name: tuple(sizes[their_name].shape) for name, their_name in _NAMES.items()}
 
     def output(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         """The output, shaped as x [batch, sequence, hidden]; both float64."""
@@ -106,7 +106,7 @@ class TrueBlock:
         Args:
             x, grad_output: input and incoming gradient [batch, sequence, hidden], of any dtype.
         """
-        leaves = {name: _leaf(one) for name, one in {"x": x, **weights}.items()}
+        leaves = {name: _leaf(tensor) for name, tensor in {"x": x, **weights}.items()}
         with torch.enable_grad():
             output = self.output(leaves["x"], {name: leaves[name] for name in weights})
         found = torch.autograd.grad(output, list(leaves.values()), grad_output.double())

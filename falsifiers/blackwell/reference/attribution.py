@@ -140,9 +140,9 @@ class LedgerAttribution:
             block[f"mean of {name}"].copy_(gradient)
             block[f"square of {name}"].copy_(gradient.square())
 
-    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+    def blame(self, accounts: Mapping[Owner, int], refused: Mapping[Owner, int]) -> Owner:
         """The owner of most bytes, including its refused request."""
-        return max(accounts, key=lambda owner: accounts[owner] + wanted.get(owner, 0))
+        return max(accounts, key=lambda owner: accounts[owner] + refused.get(owner, 0))
 
 
 def kept_widths(shape: BlockShape) -> list[int]:

@@ -113,10 +113,10 @@ def build(
         OSError: the folder cannot be written.
     """
     compiler = f"nvrtc {compiler_version()}"
-    wanted = {spec.key: spec for spec in kernels}
+    specs = {spec.key: spec for spec in kernels}
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / _LOCK):
-        entries = _images(folder, compiler, wanted, sorted(set(targets)), on_image, compiled)
+        entries = _images(folder, compiler, specs, sorted(set(targets)), on_image, compiled)
         write_index(folder, compiler, entries)
         _drop_strays(folder, {entry.file for entry in entries})
         return Archive.open(folder)
@@ -130,7 +130,7 @@ def write_index(folder: Path, compiler: str, entries: Iterable[ArchiveEntry]) ->
 def _images(
     folder: Path,
     compiler: str,
-    wanted: Mapping[str, KernelSpec],
+    specs: Mapping[str, KernelSpec],
     targets: Iterable[int],
     on_image: Callable[[ArchiveEntry], None],
     compiled: Callable[[KernelSpec, int], Image],
@@ -139,8 +139,8 @@ def _images(
     before = _kept(folder, compiler)
     entries = []
     for sm in targets:
-        for key in sorted(wanted):
-            spec = wanted[key]
+        for key in sorted(specs):
+            spec = specs[key]
             entry = before.get((key, sm))
             if entry is None or entry.source != spec.digest:
                 data = compiled(spec, sm).data

@@ -38,7 +38,7 @@ class WgpuTensor(Tensor):
     @staticmethod
     def __new__(cls, storage: Storage, like: Tensor) -> WgpuTensor:
         """A tensor of the shape, strides and offset of `like`, a tensor of the device `meta`."""
-        made: WgpuTensor = torch.Tensor._make_wrapper_subclass(
+        tensor: WgpuTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             like.shape,
             strides=like.stride(),
@@ -46,8 +46,8 @@ class WgpuTensor(Tensor):
             dtype=torch.float32,
             device=torch.device("meta"),
         )
-        made.storage_on_device = storage
-        return made
+        tensor.storage_on_device = storage
+        return tensor
 
     @classmethod
     def empty(cls, device: Device, *shape: int) -> WgpuTensor:

@@ -121,8 +121,8 @@ class Witness:
     ) -> None:
         self.uploaded_bytes += memoryview(data).nbytes
 
-    def _created(self, made: Any, device: Any, **options: Any) -> None:
-        self._buffers.append((weakref.ref(made), int(options["size"])))
+    def _created(self, buffer: Any, device: Any, **options: Any) -> None:
+        self._buffers.append((weakref.ref(buffer), int(options["size"])))
 
     def _heard(self, text: str) -> None:
         if _PHRASE in text:

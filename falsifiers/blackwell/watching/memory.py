@@ -56,7 +56,11 @@ class WatchedMemory:
         Copies that one element to the host, because the device may have no memory left.
         """
         held = (reference() for reference in self._handed_out)
-        last = [one[(-1,) * len(shape)].cpu() for one in held if one is not None and one.shape == torch.Size(shape)]
+        last = [
+            tensor[(-1,) * len(shape)].cpu()
+            for tensor in held
+            if tensor is not None and tensor.shape == torch.Size(shape)
+        ]
         return sum(bool(number.isfinite()) and bool(number != 0) for number in last)
 
     def load_module(self, size: int) -> None:

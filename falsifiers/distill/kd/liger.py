@@ -46,16 +46,16 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
         with trial.subject_fault(), state.watched(inputs.student, inputs.student_head, inputs.teacher, inputs.labels):
             plain = trial.subject(inputs, hard=inputs.alpha, soft=1.0 - inputs.alpha, beta=beta)
             squared = (1.0 - inputs.alpha) * inputs.temperature**2
-            ours = trial.subject(inputs, hard=inputs.alpha, soft=squared, beta=0.0)
-            devices.update({plain.loss.device.type, ours.head_gradient.device.type})
-            losses = float(plain.loss), float(ours.loss)
+            rescaled = trial.subject(inputs, hard=inputs.alpha, soft=squared, beta=0.0)
+            devices.update({plain.loss.device.type, rescaled.head_gradient.device.type})
+            losses = float(plain.loss), float(rescaled.loss)
         return {
             "errors": abs(losses[0] - expected) / max(1.0, magnitude),
             "errors_as_ours": abs(losses[1] - right.loss) / max(1.0, right.magnitude),
             "gradient_errors_as_ours": largest(
                 float((actual.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * most, 1e-30)
                 for actual, true, most in zip(
-                    (ours.student_gradient, ours.head_gradient),
+                    (rescaled.student_gradient, rescaled.head_gradient),
                     (right.student_gradient, right.head_gradient),
                     right.largest,
                     strict=True,

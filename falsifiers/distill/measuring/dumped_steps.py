@@ -44,7 +44,7 @@ def read_dump(path: Path, dumps: Dumps) -> DumpedStep:
         NotObserved: it cannot be read, or holds no weights.
     """
     try:
-        tensors, told = read_safetensors(path)
+        tensors, metadata = read_safetensors(path)
     except (OSError, Unreadable) as error:
         raise NotObserved(f"the dump {path.name} cannot be read: {error}") from error
     parts: dict[str, dict[str, dict[str, Tensor]]] = {"before": {}, "after": {}}
@@ -61,7 +61,7 @@ def read_dump(path: Path, dumps: Dumps) -> DumpedStep:
     before, after = (_snapshot(part) for part in parts.values())
     inputs = (tensors.get(f"input/{name}") for name in ("tokens", "labels", "teacher_logits"))
     try:
-        number, rate = int(told.get("step", 0)), float(told.get("learning_rate", math.nan))
+        number, rate = int(metadata.get("step", 0)), float(metadata.get("learning_rate", math.nan))
     except ValueError as error:
         raise NotObserved(f"the dump {path.name} has metadata that are no numbers: {error}") from error
     return DumpedStep(number, rate, before, after, gradients, *inputs)

@@ -39,7 +39,7 @@ class LiveModels:
         """
         self.held_out = _held_out(setting, trainer)
         self._theirs = {model: _built(setting, model) for model in models}
-        self._vocabulary = min(one.get_output_embeddings().out_features for one in self._theirs.values())
+        self._vocabulary = min(model.get_output_embeddings().out_features for model in self._theirs.values())
         if (size := 1 + max(int(inputs.max()) for inputs, _ in self.held_out.batches)) > self._vocabulary:
             raise NotObserved(f"the eval_dataset has {size} tokens or more, and a model knows {self._vocabulary}")
 

@@ -90,8 +90,8 @@ class NamedText:
                 pieces.append([])
             else:
                 pieces[-1].append(token)
-        found = [self._find(piece) for piece in pieces if piece]
-        return None if not found or min(found) < 0 else found[0]
+        starts = [self._find(piece) for piece in pieces if piece]
+        return None if not starts or min(starts) < 0 else starts[0]
 
     def stretch(self, begin: int, length: int) -> tuple[int, ...]:
         """`length` tokens of the text from one of them on."""

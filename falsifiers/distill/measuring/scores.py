@@ -70,7 +70,7 @@ def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
     for inputs, labels in held_out.batches:
         with trial.subject_fault():
             logits = trial.subject.student_logits(inputs)
-        entropies += [float(surprise(of_row, wanted)) for of_row, wanted in zip(logits, labels, strict=True)]
+        entropies += [float(surprise(of_row, label)) for of_row, label in zip(logits, labels, strict=True)]
     return fmean(entropies)
 
 

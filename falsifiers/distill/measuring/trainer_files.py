@@ -72,8 +72,8 @@ class TrainerFiles:
         """The checkpoints. The one that a Trainer always makes at its end is not periodic and is left out."""
         if not directory.is_dir():
             return {}
-        found = {path: path.name for path in directory.iterdir() if path.name.startswith("checkpoint")}
-        return {path: name for path, name in found.items() if self._is_called_periodic(name)}
+        by_path = {path: path.name for path in directory.iterdir() if path.name.startswith("checkpoint")}
+        return {path: name for path, name in by_path.items() if self._is_called_periodic(name)}
 
     def is_periodic(self, step: int) -> bool:
         """Whether a checkpoint of this step is one of those made every `save_steps`."""
@@ -105,5 +105,7 @@ def _slots(path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     with contextlib.suppress(KeyError, AttributeError):
         for number, slots in state["state"].items():
-            tensors |= {f"optimizer.{number}.{slot}": one for slot, one in slots.items() if isinstance(one, Tensor)}
+            tensors |= {
+                f"optimizer.{number}.{slot}": tensor for slot, tensor in slots.items() if isinstance(tensor, Tensor)
+            }
     return tensors

@@ -141,18 +141,18 @@ def inspect_export(
         seen.readable = True
     except (OSError, Unreadable) as error:
         print(f"{path} cannot be read: {error}")
-    seen.not_finite = sorted(name for name, found in seen.found.items() if not torch.isfinite(found).all())
+    seen.not_finite = sorted(name for name, exported in seen.found.items() if not torch.isfinite(exported).all())
     seen.missing = sorted(live.keys() - seen.found.keys())
     seen.unexpected = sorted(seen.found.keys() - live.keys())
-    for name, found, now, start in _pairs(seen.found, live, initial):
-        if found.dtype != now.dtype:
+    for name, exported, now, start in _pairs(seen.found, live, initial):
+        if exported.dtype != now.dtype:
             seen.mistyped.append(name)
-        if found.shape != now.shape:
+        if exported.shape != now.shape:
             seen.misshapen.append(name)
             continue
-        if found.dtype == now.dtype and not same_bits(found, now):
+        if exported.dtype == now.dtype and not same_bits(exported, now):
             seen.different.append(name)
-        movement = (found.double() - start.double()).square().mean().sqrt().item()
+        movement = (exported.double() - start.double()).square().mean().sqrt().item()
         seen.movements[name] = movement
         if movement == 0.0:
             seen.unmoved.append(name)
@@ -160,11 +160,11 @@ def inspect_export(
 
 
 def _pairs(
-    found: Mapping[str, Tensor], live: Mapping[str, Tensor], initial: Mapping[str, Tensor]
+    exported: Mapping[str, Tensor], live: Mapping[str, Tensor], initial: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
     """The name, exported, live and initial tensor of every name in all three; live tensors are moved to the CPU."""
-    for name in sorted(found.keys() & live.keys() & initial.keys()):
-        yield name, found[name], live[name].detach().cpu(), initial[name]
+    for name in sorted(exported.keys() & live.keys() & initial.keys()):
+        yield name, exported[name], live[name].detach().cpu(), initial[name]
 
 
 def same_bits(first: Tensor, second: Tensor) -> bool:

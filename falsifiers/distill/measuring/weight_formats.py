@@ -47,9 +47,9 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
     tensors: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     for part in paths:
-        weights, said = _read(part, prefix)
+        weights, stated = _read(part, prefix)
         tensors |= weights
-        metadata |= said
+        metadata |= stated
     return tensors, metadata
 
 

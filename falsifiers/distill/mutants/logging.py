@@ -44,11 +44,11 @@ class FlushesEveryLine(_Noting):
     """
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        told = loss.item()
+        value = loss.item()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a") as file:
             for name in self.student_weights():
-                file.write(f"{name} {told}\n")
+                file.write(f"{name} {value}\n")
                 file.flush()
                 os.fsync(file.fileno())
                 time.sleep(0.0002)

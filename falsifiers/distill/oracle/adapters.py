@@ -43,17 +43,17 @@ class Adapters:
 
     def gradients(self, trained: Mapping[str, Tensor], model_gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The gradients of the trained tensors: with G the gradient of W, s Bᵀ G for A and s G Aᵀ for B."""
-        found = {}
+        by_name = {}
         for name in trained:
             layer = name.removesuffix(_A).removesuffix(_B)
             matrix_gradient = model_gradients[name if layer == name else layer + _W]
             if layer == name:
-                found[name] = matrix_gradient
+                by_name[name] = matrix_gradient
             elif name.endswith(_A):
-                found[name] = self.scale * trained[layer + _B].to(matrix_gradient).T @ matrix_gradient
+                by_name[name] = self.scale * trained[layer + _B].to(matrix_gradient).T @ matrix_gradient
             else:
-                found[name] = self.scale * matrix_gradient @ trained[layer + _A].to(matrix_gradient).T
-        return found
+                by_name[name] = self.scale * matrix_gradient @ trained[layer + _A].to(matrix_gradient).T
+        return by_name
 
 
 class AdapterSteps(ShadowStep):

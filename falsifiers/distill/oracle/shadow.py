@@ -63,7 +63,7 @@ class Snapshot:
         """Copy the tensors; they keep their device and dtype."""
         copies = None
         if slots is not None:
-            copies = {name: {slot: _copied(one) for slot, one in of.items()} for name, of in slots.items()}
+            copies = {name: {slot: _copied(tensor) for slot, tensor in of.items()} for name, of in slots.items()}
         return cls({name: _copied(weight) for name, weight in weights.items()}, copies)
 
 
@@ -199,13 +199,13 @@ class ShadowStep:
         total = 0.0
         logits: tuple[Tensor, Tensor] | None = None
         for first in range(0, len(inputs), rows):
-            some, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
+            part_inputs, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
             with torch.no_grad():
                 if of_weights is None:
                     of_teacher = teacher[first : first + rows].to(self.device)  # type: ignore[index]
                 else:
-                    of_teacher = of_weights(input_ids=some, use_cache=False).logits
-            of_student = student(input_ids=some, use_cache=False).logits
+                    of_teacher = of_weights(input_ids=part_inputs, use_cache=False).logits
+            of_student = student(input_ids=part_inputs, use_cache=False).logits
             logits = logits or (of_student[:1].detach(), of_teacher[:1])
             loss = summed_loss(
                 of_student.double(), of_teacher.double(), answers, configuration.alpha, configuration.temperature
@@ -256,42 +256,44 @@ def compare(
         loss, number, gradients: what the subject reports about the step.
         rounded: the step in the subject's dtype; differences that its rounding explains do not count.
     """
-    found = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
+    result = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
     if after.slots is None:
         moves = {name: weight - before.weights[name].to(weight) for name, weight in expected.weights.items()}
         twin = rounded and rounded.weights
-        found += differences("update", after.weights, expected.weights, moves, roundings=_ROUNDINGS, rounded=twin)
+        result += differences("update", after.weights, expected.weights, moves, roundings=_ROUNDINGS, rounded=twin)
     else:
-        found += _of_slots(configuration, expected, after.slots, rounded)
+        result += _of_slots(configuration, expected, after.slots, rounded)
         expected_weights = {
             name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
             for name, slots in after.slots.items()
             if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
         }
         moves = {name: weight - before.weights[name].to(weight) for name, weight in expected_weights.items()}
-        found += differences("applied", after.weights, expected_weights, moves, roundings=_ROUNDINGS)
+        result += differences("applied", after.weights, expected_weights, moves, roundings=_ROUNDINGS)
     if gradients:
-        found += differences("gradient", gradients, expected.gradients, rounded=rounded and rounded.gradients)
+        result += differences("gradient", gradients, expected.gradients, rounded=rounded and rounded.gradients)
     else:
-        found += [replace(one, quantity="gradient") for one in found if one.quantity == "exp_avg"]
-    return found
+        result += [
+            replace(difference, quantity="gradient") for difference in result if difference.quantity == "exp_avg"
+        ]
+    return result
 
 
 def _of_slots(configuration: Configuration, expected: Step, seen: Slots, rounded: Step | None) -> list[Difference]:
     """The differences between a subject's optimizer slots and the expected ones."""
-    found: list[Difference] = []
+    result: list[Difference] = []
     share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
     for slot in sorted({slot for slots in seen.values() for slot in slots} | share.keys() | {"step"}):
         shown = {name: slots[slot] for name, slots in seen.items() if slot in slots}
         expected_slots = {name: slots[slot] for name, slots in expected.slots.items() if slot in slots}
         if slot not in share:
-            found += differences("count" if slot == "step" else slot, shown, expected_slots)
+            result += differences("count" if slot == "step" else slot, shown, expected_slots)
             continue
         power = 2 if slot == "exp_avg_sq" else 1
         scale = {name: share[slot] * gradient**power for name, gradient in expected.gradients.items()}
         twin = rounded and {name: slots[slot] for name, slots in rounded.slots.items()}
-        found += differences(slot, shown, expected_slots, scale, roundings=_ROUNDINGS, rounded=twin)
-    return found
+        result += differences(slot, shown, expected_slots, scale, roundings=_ROUNDINGS, rounded=twin)
+    return result
 
 
 def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping[str, Tensor], rate: float) -> Tensor:

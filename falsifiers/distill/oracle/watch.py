@@ -138,7 +138,7 @@ class ShadowWatch:
     @property
     def differences(self) -> list[Difference]:
         """The differences of all steps."""
-        return [one for found in self.found.values() for one in found]
+        return [difference for of_step in self.found.values() for difference in of_step]
 
     def _add(self, differences: list[Difference]) -> None:
         self.found.setdefault(self._made, []).extend(differences)

@@ -172,11 +172,11 @@ class Distillation:
         """The gradients by parameter for a step on this batch, before clipping; no step is made."""
         self.optimizer.zero_grad()
         self.loss(inputs, labels).backward()
-        found = {
+        by_name = {
             name: weight.grad.clone() for name, weight in self.student_weights().items() if weight.grad is not None
         }
         self.optimizer.zero_grad()
-        return found
+        return by_name
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""

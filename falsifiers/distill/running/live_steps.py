@@ -52,7 +52,8 @@ class LiveSteps:
         self._asked = []
         if isinstance(optimizer, torch.optim.AdamW):
             self._asked = [
-                ([names.pop(one) for one in group["params"] if one in names], self._of_group(group)) for group in groups
+                ([names.pop(parameter) for parameter in group["params"] if parameter in names], self._of_group(group))
+                for group in groups
             ]
             self._frozen = set(names.values())
         stated = replace(self._stated, learning_rate=self._stated.rate(step), warmup_steps=0)
@@ -74,7 +75,7 @@ class LiveSteps:
     def _is_as_asked(self) -> bool:
         """Whether each weight moved by one step of its group, or stood still in a first step of rate 0."""
         after = sampled(dict(self._model.named_parameters()))
-        moved = {name for name, one in self._before.items() if not torch.equal(one, after[name])}
+        moved = {name for name, tensor in self._before.items() if not torch.equal(tensor, after[name])}
         if bool(moved) == self._rests:
             return False
         if not self._asked:

@@ -60,7 +60,7 @@ def _arguments(function: Callable[..., Any], name: str, setting: Setting, direct
     signature = inspect.signature(function).parameters
     own = {"setting": setting, "seed": setting.seed, "device": setting.device, "output_dir": str(directory)}
     offered = {**setting.parameters, **own}
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.values())
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.values())
     if not takes_all and "setting" not in signature:
         for key in sorted(_DECISIVE & setting.parameters.keys() - signature.keys()):
             if setting.parameters[key]:
@@ -68,10 +68,10 @@ def _arguments(function: Callable[..., Any], name: str, setting: Setting, direct
     arguments = offered if takes_all else {key: value for key, value in offered.items() if key in signature}
     empty = [
         key
-        for key, one in signature.items()
+        for key, parameter in signature.items()
         if key not in arguments
-        and one.default is one.empty
-        and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        and parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
     if empty:
         raise NotMeasured(f"{name} takes {empty[0]!r}, which this run does not set; give it a default")

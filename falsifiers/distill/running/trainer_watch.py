@@ -86,7 +86,9 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         if not logs or "loss" not in logs:
             return
         if state.global_step - self._logged == 1 and self._pending is not None:
-            self._pending[1].update({name: float(one) for name, one in logs.items() if isinstance(one, (int, float))})
+            self._pending[1].update(
+                {name: float(value) for name, value in logs.items() if isinstance(value, (int, float))}
+            )
         self._logged = state.global_step
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

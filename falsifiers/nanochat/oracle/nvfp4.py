@@ -25,11 +25,11 @@ def kept(values: Tensor) -> Tensor:
     rows = values.double().tolist()
     largest = max(abs(value) for row in rows for value in row)
     tensor_scale = _single(largest / (6.0 * 448.0))
-    made = [
+    numbers = [
         [value for start in range(0, len(row), BLOCK) for value in _block(row[start : start + BLOCK], tensor_scale)]
         for row in rows
     ]
-    return torch.tensor(made, dtype=torch.float64)
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
 def product(inputs: Tensor, weight: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
     encoder.train_from_iterator(
         texts, trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=letters, show_progress=False)
     )
-    return torch.cat([torch.tensor(one.ids, dtype=torch.int64) for one in encoder.encode_batch(texts)])
+    return torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encoder.encode_batch(texts)])
 
 
 def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ignored: int) -> int:

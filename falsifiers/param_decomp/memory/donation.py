@@ -37,13 +37,13 @@ def falsify(trial: Trial[Updating]) -> None:
     for way in ("donating", "keeping"):
         with trial.subject_fault():
             subject = type(trial.subject)(trial.setting)
-            before = {name: one.data_ptr() for name, one in subject.state().items()}
+            before = {name: tensor.data_ptr() for name, tensor in subject.state().items()}
             update = subject.update_donating if way == "donating" else subject.update_keeping
             peaks[way] = _peak(trial, update)
             after = subject.state()
-        kept[way] = sum(one.data_ptr() == before[name] for name, one in after.items()) / len(before)
-        states[way] = {name: one.detach().cpu() for name, one in after.items()}
-        size = sum(one.numel() * one.element_size() for one in after.values())
+        kept[way] = sum(tensor.data_ptr() == before[name] for name, tensor in after.items()) / len(before)
+        states[way] = {name: tensor.detach().cpu() for name, tensor in after.items()}
+        size = sum(tensor.numel() * tensor.element_size() for tensor in after.values())
     trial.measure(
         state_bytes=size,
         donating_peak=peaks["donating"],
@@ -52,8 +52,8 @@ def falsify(trial: Trial[Updating]) -> None:
         donating_kept=kept["donating"],
         keeping_kept=kept["keeping"],
         differences=[
-            relative_difference(one, states["keeping"][name], states["keeping"][name])
-            for name, one in states["donating"].items()
+            relative_difference(tensor, states["keeping"][name], states["keeping"][name])
+            for name, tensor in states["donating"].items()
         ],
     )
     trial.resolve(device=next(iter(after.values())).device.type)

@@ -24,10 +24,10 @@ class LocalFrequencies(Decomposition):
     """Averages the logarithms of each rank's frequencies instead of the frequencies: Jensen's inequality."""
 
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        found = [(one + self.config.eps).pow(self.p(step)).mean(dim=(0, 1)) for one in upper.values()]
+        of_rank = [(tensor + self.config.eps).pow(self.p(step)).mean(dim=(0, 1)) for tensor in upper.values()]
         tokens = next(iter(upper.values()))[..., 0].numel() * _ranks()
-        plain = torch.stack([one.sum() for one in found]).sum()
-        return plain, torch.stack([(one * torch.log2(1 + tokens * one)).sum() for one in found]).sum()
+        plain = torch.stack([tensor.sum() for tensor in of_rank]).sum()
+        return plain, torch.stack([(tensor * torch.log2(1 + tokens * tensor)).sum() for tensor in of_rank]).sum()
 
 
 class SumsWithoutGradient(Decomposition):
@@ -35,12 +35,12 @@ class SumsWithoutGradient(Decomposition):
 
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         plain, logarithmic = [], []
-        for one in upper.values():
-            sums = (one + self.config.eps).pow(self.p(step)).sum(dim=(0, 1))
+        for gate in upper.values():
+            sums = (gate + self.config.eps).pow(self.p(step)).sum(dim=(0, 1))
             others = sums.detach().clone()
             if dist.is_initialized():
                 dist.all_reduce(others)
-            tokens = one[..., 0].numel() * _ranks()
+            tokens = gate[..., 0].numel() * _ranks()
             frequency = (others - sums.detach() + sums) / tokens
             plain.append(frequency.sum())
             logarithmic.append((frequency * torch.log2(1 + tokens * frequency)).sum())
@@ -74,8 +74,8 @@ class WeightGradientsKept(Decomposition):
             if importance_weight.grad is not None
         }
         super().average_gradients()
-        for name, one in self.importance_weights().items():
-            one.grad = kept.get(name)
+        for name, weight in self.importance_weights().items():
+            weight.grad = kept.get(name)
 
 
 class OwnSources(Decomposition):

@@ -68,7 +68,7 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
         drawn: the masks of the stochastic forwards, from the site calls.
     """
     components = {name: component.clone().requires_grad_() for name, component in before.components.items()}
-    importance = {name: one.clone().requires_grad_() for name, one in before.importance.items()}
+    importance = {name: tensor.clone().requires_grad_() for name, tensor in before.importance.items()}
     clean, residual = clean_forward(config, before.target, before.tokens)
     logits = importance_logits(config, importance, residual)
     lower = {name: terms.lower_gate(logit.detach()).requires_grad_() for name, logit in logits.items()}
@@ -80,7 +80,7 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
     for _ in range(config.ascents if config.adversarial else 0):
         ascents.append(dict(sources))
         leaves = {name: source.clone().requires_grad_() for name, source in sources.items()}
-        constant = {name: one.detach() for name, one in lower.items()}
+        constant = {name: tensor.detach() for name, tensor in lower.items()}
         value = adversarial_value(config, before, fixed, constant, leaves, clean)
         _ascend(config, before.step, sources, slots, _gradients(value, leaves))
     ascents.append(dict(sources))
@@ -145,11 +145,11 @@ def adversarial_value(
     """The divergence with every site masked by its source."""
     masks: Masks = {
         name: (
-            one + (1 - one) * sources[name][..., :-1],
-            sources[name][..., -1].expand(one.shape[:2]),
+            importance + (1 - importance) * sources[name][..., :-1],
+            sources[name][..., -1].expand(importance.shape[:2]),
             None,
         )
-        for name, one in lower.items()
+        for name, importance in lower.items()
     }
     return terms.divergence(masked_forward(config, before.target, components, before.tokens, masks), clean)
 

@@ -43,13 +43,13 @@ class B200Plan(JaxPlan):
         mesh_of(1)
         nodes = setting.parameters["devices"] // _NODE
         try:
-            found = topologies.get_topology_desc(
+            topology = topologies.get_topology_desc(
                 platform="cuda", target_config=_DEVICE.read_text(encoding="utf-8"), topology=f"1x{nodes}x{_NODE}"
             )
         except RuntimeError as error:
             raise NotMeasured(f"JAX cannot compile for a B200 here: {error}") from error
         self.setting, self.options = setting, _OPTIONS
-        self.mesh = Mesh(np.array(found.devices), (ROWS,))
+        self.mesh = Mesh(np.array(topology.devices), (ROWS,))
 
     def replicated(self) -> Plan:
         return self._copied(lambda layout, tree: jax.tree.map(lambda _: layout.everywhere, tree))

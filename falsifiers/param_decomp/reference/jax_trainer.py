@@ -111,12 +111,12 @@ def initial_state(config: Configuration, layout: Layout, generator: np.random.Ge
 
     def drawn(shape: jax.ShapeDtypeStruct, place: NamedSharding) -> jax.Array:
         if len(shape.shape) == 3:
-            found = generator.random(shape.shape)
+            numbers = generator.random(shape.shape)
         elif len(shape.shape) == 2:
-            found = generator.normal(size=shape.shape) / math.sqrt(shape.shape[0])
+            numbers = generator.normal(size=shape.shape) / math.sqrt(shape.shape[0])
         else:
-            found = np.zeros(shape.shape)
-        return jax.device_put(found.astype(shape.dtype), place)
+            numbers = np.zeros(shape.shape)
+        return jax.device_put(numbers.astype(shape.dtype), place)
 
     shapes, places = state_shapes(config), layout.state()
     parts = [jax.tree.map(drawn, shapes[group], places[group]) for group in range(3)]
@@ -190,16 +190,16 @@ class JaxDecomposition:
     def slots(self) -> Mapping[str, Mapping[str, Any]]:
         """The slots of all three groups, once they have been updated."""
         counts = {"components": self.state.steps, "importance": self.state.steps, "sources": self.state.ascents}
-        found = {}
+        by_name = {}
         for group, (first, second) in self.state.slots.items():
             suffix = ".source" if group == "sources" else ""
             first, second = _as_stored(first), _as_stored(second)
             if int(counts[group]):
-                found |= {
+                by_name |= {
                     f"{name}{suffix}": {"exp_avg": first[name], "exp_avg_sq": second[name], "step": counts[group]}
                     for name in first
                 }
-        return found
+        return by_name
 
 
 def _as_stored(tensors: Tensors) -> dict[str, Any]:

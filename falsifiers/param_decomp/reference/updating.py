@@ -42,9 +42,9 @@ class Updates:
 
     def update_keeping(self) -> None:
         """As a compiled step without donation: all new tensors are computed before the old ones are freed."""
-        made = []
+        updated = []
         for (weight, first, second), gradient in zip(self.tensors, self.gradients, strict=True):
             first = (first * _BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
             second = (second * _BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-            made.append((torch.addcdiv(weight, first, second.sqrt().add_(_EPS), value=-_RATE), first, second))
-        self.tensors = made
+            updated.append((torch.addcdiv(weight, first, second.sqrt().add_(_EPS), value=-_RATE), first, second))
+        self.tensors = updated

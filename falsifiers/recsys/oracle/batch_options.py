@@ -166,5 +166,5 @@ def _full(name: str) -> str:
     """Return the long option for a unique abbreviation."""
     if name in _FLAGS or name in _VALUED:
         return name
-    meant = [one for one in sorted(_FLAGS | _VALUED) if one.startswith(name)]
+    meant = [option for option in sorted(_FLAGS | _VALUED) if option.startswith(name)]
     return meant[0] if len(meant) == 1 else name

@@ -125,7 +125,7 @@ def product_along(question: Question, toward: tuple[Tensor, Tensor, Tensor], ste
             total += float((question.grad_output[start:end].double() * out).sum()) / question.scaling_seqlen
         return total
 
-    near, far = ((value(one) - value(-one)) / (2.0 * one) for one in (step, 2.0 * step))
+    near, far = ((value(length) - value(-length)) / (2.0 * length) for length in (step, 2.0 * step))
     return (4.0 * near - far) / 3.0
 
 

@@ -25,15 +25,15 @@ class Trained:
 def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Batch], device: str) -> Trained:
     """Train on all batches, from given weights."""
     now = {name: weight.to(device, torch.float64, copy=True) for name, weight in weights.items()}
-    first = {name: torch.zeros_like(one) for name, one in now.items()}
-    second = {name: torch.zeros_like(one) for name, one in now.items()}
+    first = {name: torch.zeros_like(tensor) for name, tensor in now.items()}
+    second = {name: torch.zeros_like(tensor) for name, tensor in now.items()}
     outcomes = []
     seen: list[list[int]] = [[] for _ in recipe.rows]
     for number, batch in enumerate(batches, 1):
         given = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
         if recipe.dynamic:
             given["ids"] = _rows(batch, seen).to(device)
-        leaves = {name: one.detach().requires_grad_() for name, one in now.items()}
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in now.items()}
         with torch.enable_grad():
             logits = _logits(recipe, leaves, given)
             signs = 2.0 * given["labels"].double() - 1.0
@@ -54,8 +54,8 @@ def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Bat
             weight[rows] -= recipe.rate * mean / (square.sqrt() + recipe.eps)
     state = dict(now)
     if recipe.optimizer == "adam":
-        state |= {f"exp_avg.{name}": one for name, one in first.items()}
-        state |= {f"exp_avg_sq.{name}": one for name, one in second.items()}
+        state |= {f"exp_avg.{name}": tensor for name, tensor in first.items()}
+        state |= {f"exp_avg_sq.{name}": tensor for name, tensor in second.items()}
     if recipe.dynamic:
         state |= {f"keys.{table}": torch.tensor(ids, dtype=torch.int64) for table, ids in enumerate(seen)}
     count = torch.tensor(len(batches))

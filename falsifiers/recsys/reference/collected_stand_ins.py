@@ -45,8 +45,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write the cases that remain after every filter."""
-    found = {item.nodeid: _values(item) for item in session.items}
-    Path(os.environ[CASES]).write_text(json.dumps(found), encoding="utf-8")
+    cases = {item.nodeid: _values(item) for item in session.items}
+    Path(os.environ[CASES]).write_text(json.dumps(cases), encoding="utf-8")
 
 
 def _values(item: pytest.Item) -> dict[str, str]:

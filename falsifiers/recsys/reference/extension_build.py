@@ -21,12 +21,12 @@ class TorchBuild:
     def build(self, sources: Sequence[Path], folder: Path) -> None:
         further = _of_cuda() if any(source.suffix == ".cu" for source in sources) else {}
         extension = Extension("many_sources", [str(source) for source in sources], language="c++", **further)
-        made = Distribution(
+        distribution = Distribution(
             {"name": "many_sources", "ext_modules": [extension], "cmdclass": {"build_ext": BuildExtension}}
         )
-        options = made.get_option_dict("build_ext")
+        options = distribution.get_option_dict("build_ext")
         options["build_lib"] = options["build_temp"] = ("the caller", str(folder))
-        made.run_command("build_ext")
+        distribution.run_command("build_ext")
 
 
 def _of_cuda() -> dict[str, Any]:

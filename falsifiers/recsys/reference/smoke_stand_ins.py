@@ -56,8 +56,8 @@ def _answer(q: Tensor, k: Tensor, v: Tensor, gradient: Tensor, asked: tuple[Any,
 
 
 def _given(answer: Answer, part: str) -> Tensor:
-    found: Tensor = getattr(answer, part)
-    return found * _WRONG_BY if part == _wrong.part else found
+    tensor: Tensor = getattr(answer, part)
+    return tensor * _WRONG_BY if part == _wrong.part else tensor
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *rest: Any, **named: Any) -> Tensor:

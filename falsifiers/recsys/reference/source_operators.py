@@ -100,7 +100,7 @@ class SourceOperators:
         def backward(gradient: Tensor, capability: int) -> Answer:
             with self._on(capability):
                 out.backward(gradient.reshape(out.shape))
-            _, dv, dq, dk = (one.reshape(rows, heads, width) for one in self._found.chunk(4, dim=1))
+            _, dv, dq, dk = (tensor.reshape(rows, heads, width) for tensor in self._found.chunk(4, dim=1))
             return Answer(out.detach().reshape(rows, heads, width), dq, dk, dv)
 
         return backward
@@ -146,8 +146,8 @@ class SourceOperators:
             question = Question(
                 q, k, v, dout, starts, longest, scaling, alpha, right == 0, targets, group, contexts, 0, 0
             )  # fmt: skip
-            found = _answer(question)
-            return dq.copy_(found.dq), dk.copy_(found.dk), dv.copy_(found.dv), q.new_zeros(1)
+            answer = _answer(question)
+            return dq.copy_(answer.dq), dk.copy_(answer.dk), dv.copy_(answer.dv), q.new_zeros(1)
 
         def padded(values: Tensor, offsets: list[Tensor], longest: list[int], padding: float = 0.0) -> Tensor:
             there = torch.arange(longest[0], device=values.device) < offsets[0].diff()[:, None]
@@ -167,12 +167,14 @@ class SourceOperators:
 
         def varlen(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> Tensor:
             window, operator = named["window_size"], torch.ops.fbgemm.hstu_varlen_fwd_100
-            made: Tensor = operator(q, k, v, *rest, named["target_group_size"], *window, named["alpha"], None, None)[0]
+            output: Tensor = operator(q, k, v, *rest, named["target_group_size"], *window, named["alpha"], None, None)[
+                0
+            ]
             self.calls[-1] = "hstu_attn_varlen_func"
-            return made
+            return output
 
         operators = {"hstu_varlen_bwd_100": lambda *given: torch.ops.fbgemm.hstu_varlen_bwd_100(*given)}
-        found = {
+        modules = {
             "fbgemm_gpu": _module("fbgemm_gpu"),
             "hstu": _module("hstu", hstu_attn_varlen_func=varlen),
             "hstu.hstu_ops_gpu": _module("hstu.hstu_ops_gpu"),
@@ -182,10 +184,10 @@ class SourceOperators:
             "commons.utils.clear_tensor_data": _module("commons.utils.clear_tensor_data", clear_tensor_data=_kept),
             "configs": _module("configs", __path__=[str(_folder("configs"))]),
         }
-        with patch.dict(sys.modules, found):
+        with patch.dict(sys.modules, modules):
             from configs.hstu_config import KernelBackend  # type: ignore[import-not-found]
-        found["configs"].KernelBackend = KernelBackend  # type: ignore[attr-defined]
-        return found
+        modules["configs"].KernelBackend = KernelBackend  # type: ignore[attr-defined]
+        return modules
 
 
 def _answer(question: Question) -> Answer:
@@ -197,9 +199,9 @@ def _kept(*_: Tensor, clear_storage: bool = False) -> None:
 
 
 def _module(name: str, **given: Any) -> ModuleType:
-    made = ModuleType(name)
-    vars(made).update({"__path__": [], **given})
-    return made
+    module = ModuleType(name)
+    vars(module).update({"__path__": [], **given})
+    return module
 
 
 def _folder(package: str) -> Path:

@@ -24,7 +24,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def hstu_close(actual: Tensor, low: Tensor, exact: Tensor, multiple: float) -> bool:
     """Return whether the largest error is at most so many times that of a computation in low precision."""
-    largest, allowed = ((one.double() - exact).abs().max() for one in (actual, low))
+    largest, allowed = ((tensor.double() - exact).abs().max() for tensor in (actual, low))
     return bool(largest <= multiple * allowed)
 
 

@@ -55,8 +55,8 @@ def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             log = bytearray(_call(nvrtc.nvrtcGetProgramLogSize(program)))
             nvrtc.nvrtcGetProgramLog(program, log)
-            said = log.rstrip(b"\0").decode(errors="replace").strip()
-            raise CompilationFailed(f"{spec.key} for {target}: NVRTC {compiler_version()}: {status.name}: {said}")
+            message = log.rstrip(b"\0").decode(errors="replace").strip()
+            raise CompilationFailed(f"{spec.key} for {target}: NVRTC {compiler_version()}: {status.name}: {message}")
         size, get = (
             (nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
             if form is Form.CUBIN
