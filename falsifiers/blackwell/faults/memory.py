@@ -17,11 +17,6 @@ class BrokenMemory(WatchedMemory):
     """Memory that raises at the second tensor although it has room for it."""
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
-        """See `DeviceMemory`.
-
-        Raises:
-            DeviceFault: for every tensor but the first.
-        """
         if self._handed_out:
             raise DeviceFault("CUDA error: an illegal memory access was encountered")
         return super().tensor(shape)

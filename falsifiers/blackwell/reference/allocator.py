@@ -36,7 +36,7 @@ class IntegratedRule:
         return Allocator.MANAGED if device.unified_addressing and device.integrated else Allocator.PLAIN
 
     def device(self) -> Device:
-        """See `AllocatorChoice`. A CPU counts as a device without unified addressing."""
+        """A CPU counts as a device without unified addressing."""
         if self._device == "cpu":
             return Device(unified_addressing=False, integrated=False, capability=(0, 0))
         torch.cuda.init()
@@ -44,7 +44,7 @@ class IntegratedRule:
         return Device(bool(attributes[0]), bool(attributes[1]), (attributes[2], attributes[3]))
 
     def allocate(self, size: int) -> Tensor:
-        """See `AllocatorChoice`; raises MemoryError, or RuntimeError from torch, if memory is short."""
+        """Raises MemoryError, or RuntimeError from torch, if memory is short."""
         if not size or self.choose(self.device(), None) is Allocator.PLAIN:  # the driver refuses 0 managed bytes
             return torch.empty(size, dtype=torch.uint8, device=self._device)
         return managed(size)

@@ -67,11 +67,9 @@ class Engine:
         return {} if self.cache is None else dict(self.cache.requested)
 
     def source(self) -> Source:
-        """The source of kernels."""
         return ArchiveSource(Archive.open(self.archive()))
 
     def prewarm(self, backend: PtxBackend) -> None:
-        """Load kernels before the first step."""
         backend.prewarm(self.shape)
 
     def block(self, backend: PtxBackend) -> Block:

@@ -71,7 +71,7 @@ class FallbackBlock(Block):
     def backward(
         self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `Block`. The gradients are on the device of `gradient`, whichever backend computed them."""
+        """The gradients are on the device of `gradient`, whichever backend computed them."""
         try:
             return super().backward(saved, weights, gradient)
         except Exception as error:

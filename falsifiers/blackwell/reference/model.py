@@ -17,7 +17,6 @@ class BlockModule(nn.Module):
     """A block's parameters, and its backward on the backend in place of autograd."""
 
     def __init__(self, block: Block, seed: int, device: torch.device) -> None:
-        """Draw float32 weights from the seed."""
         super().__init__()
         self.block = block
         self.names = tuple(block.shape.parameters())

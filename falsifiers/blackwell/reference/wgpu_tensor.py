@@ -89,7 +89,6 @@ class WgpuTensor(Tensor):
         return copy
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        """Shape and adapter; does not fetch the elements."""
         del tensor_contents
         return f"WgpuTensor({tuple(self.shape)}, on {self.storage_on_device.device.name})"
 

@@ -58,22 +58,18 @@ def rope(head_dim: int, theta: float) -> KernelSpec:
 
 
 def rope_backward(head_dim: int, theta: float) -> KernelSpec:
-    """The inverse rotation."""
     return KernelSpec("rope", "rope", (("HEAD_DIM", head_dim), ("THETA", float(theta)), ("DIRECTION", -1)))
 
 
 def causal_softmax() -> KernelSpec:
-    """Softmax with a causal mask."""
     return KernelSpec("causal_softmax", "causal_softmax")
 
 
 def causal_softmax_backward() -> KernelSpec:
-    """The gradient of the scores."""
     return KernelSpec("causal_softmax_backward", "causal_softmax_backward")
 
 
 def silu_gate() -> KernelSpec:
-    """The activation of the feed-forward part."""
     return KernelSpec("silu_gate", "silu_gate")
 
 
@@ -83,7 +79,6 @@ def silu_gate_backward() -> KernelSpec:
 
 
 def add() -> KernelSpec:
-    """Residual connections."""
     return KernelSpec("add", "add")
 
 
