@@ -153,5 +153,4 @@ def _file(name: str = "a", shape: tuple[int, ...] = (3,)) -> AprFile:
 
 
 def _with_metadata(length: int) -> AprFile:
-    """A file with so long a text in its metadata."""
     return AprFile(_file().tensors, {"k": "x" * length})

@@ -80,7 +80,6 @@ def verify_command(folder: Path, models: Sequence[str], targets: Sequence[int], 
 @main.command("list")
 @_FOLDER
 def list_command(folder: Path) -> None:
-    """List every kernel with its targets."""
     archive = Archive.open(folder)
     targets: dict[str, list[int]] = {}
     for kernel, sm in archive.entries:

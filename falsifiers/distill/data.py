@@ -229,7 +229,6 @@ class _Watch(StepWatch):
         reads.of = {weight.data_ptr() for weight in trial.subject.student_weights().values()}
 
     def __call__(self, step: int, **values: float) -> None:
-        """Compare, after the step is counted."""
         super().__call__(step, **values)
         inputs, labels = self._trial.subject.batch(self.steps)
         with self._trial.falsifier_fault():

@@ -56,7 +56,6 @@ class _Watch(StepWatch):
         self.gradient_errors: list[float] = []
 
     def __call__(self, step: int, **values: float) -> None:
-        """Compare, after the step is counted."""
         super().__call__(step, **values)
         subject = self._trial.subject
         weights, teacher = subject.student_weights(), shown(subject, "teacher_weights")

@@ -86,7 +86,6 @@ class _LastStepWatch(StepWatch):
 
 @propagates
 def _weights(trial: Trial[Distillation]) -> Mapping[str, Tensor]:
-    """The student's present weights."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
     if not weights:

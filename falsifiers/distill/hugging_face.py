@@ -61,7 +61,6 @@ class HF:
         raise NotObserved(f"a transformers Trainer shows nothing of its {name.replace('_', ' ')}")
 
     def again(self, setting: Setting) -> HF:
-        """Another subject of this kind."""
         return type(self)(setting)
 
     @property

@@ -69,7 +69,6 @@ class _Watch(StepWatch):
         self.gradient_norms: list[float] = []
 
     def __call__(self, step: int, **values: float) -> None:
-        """Check, after the step is counted."""
         super().__call__(step, **values)
         weights, slots = self._trial.subject.student_weights(), shown(self._trial.subject, "optimizer_state")
         with self._trial.falsifier_fault():

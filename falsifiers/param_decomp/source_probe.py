@@ -89,7 +89,6 @@ def _value(node: ast.expr) -> object:
 
 
 def _number(text: str, option: str) -> int:
-    """Return the number of an option of #SBATCH."""
     numbers = [line.partition(option)[2] for line in text.splitlines() if line.startswith(f"#SBATCH {option}")]
     return int(numbers[-1]) if numbers else 1
 

@@ -87,7 +87,6 @@ def _run(arguments: Sequence[str], workspace: Path) -> _Heard:
 
 
 def _values(axis: str) -> list[tuple[str, str]]:
-    """Read `name: value | value`."""
     name, _, values = axis.partition(":")
     return [(name, value.strip()) for value in values.split("|")]
 

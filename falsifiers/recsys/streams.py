@@ -78,9 +78,7 @@ class Streams(Protocol):
         """Return the stream of this name, which the first call creates."""
         ...
 
-    def synchronize(self) -> None:
-        """Wait for all tasks."""
-        ...
+    def synchronize(self) -> None: ...
 
     def ahead(self) -> frozenset[str]:
         """Return the streams that ended a task before an earlier task of the stream of steps."""

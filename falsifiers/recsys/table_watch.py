@@ -79,7 +79,6 @@ class Found:
         return all(getattr(self, field.name) <= 1e-5 for field in fields(self))
 
     def add(self, other: Found) -> None:
-        """Add the findings of another watch."""
         for quantity in fields(self):
             join = max if quantity.name.endswith("error") else sum
             setattr(self, quantity.name, join((getattr(self, quantity.name), getattr(other, quantity.name))))
@@ -196,7 +195,6 @@ class Watch:
             self.train(keys)
 
     def count(self) -> None:
-        """Compare size and capacity."""
         with self.fault():
             size, capacity = self.table.size(), self.table.capacity()
         self.found.sizes += size != len(self.model.entries)
@@ -227,7 +225,6 @@ class Watch:
         self.found.keys = before
 
     def compare_dump(self, dumped: dict[str, Tensor], entries: Mapping[int, Entry]) -> None:
-        """Compare a dump with the expected one."""
         names = ["keys", "values", "scores", "counts", *(f"state.{name}" for name in _STATE[self.recipe.optimizer])]
         missing = [name for name in names if name not in dumped]
         self.found.keys += len(missing)

@@ -149,7 +149,6 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
 
 
 def _split(total: int, parts: int, chance: torch.Generator) -> Tensor:
-    """Split a number into parts of 1 or more."""
     cuts = torch.randperm(total - 1, generator=chance)[: parts - 1].sort().values + 1
     return torch.cat([torch.tensor([0]), cuts, torch.tensor([total])]).diff()
 

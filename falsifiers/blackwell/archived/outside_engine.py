@@ -101,7 +101,6 @@ def _measure_files(trial: Trial[OutsideEngine]) -> None:
 
 @propagates
 def _census(trial: Trial[OutsideEngine]) -> Census:
-    """The census of the files with its kernels."""
     inspected = trial.subject.device_code()
     targets = trial.parameters["targets"]
     content = [inspection.to_json() for inspection in inspected.inspections]
@@ -122,7 +121,6 @@ def _faults(seen: Census, name: str) -> list[str]:
 
 @propagates
 def _count(seen: Census, name: str) -> int:
-    """The number of kernels or cells."""
     _see_that_all_was_seen(seen)
     return int(getattr(seen, name))
 

@@ -21,7 +21,6 @@ class _Damaged(Engine):
     """An engine whose archive is a copy, changed by `entries`. It need not run on the GPU of the machine."""
 
     def archive(self) -> Path:
-        """The damaged copy, made once."""
         folder = self.setting.workspace / "archive"
         if not folder.exists():
             shutil.copytree(super().archive(), folder)
@@ -151,5 +150,4 @@ class _Older(KernelSpec):
 
     @property
     def key(self) -> str:
-        """The key for an eps of 1e-6."""
         return KernelSpec(self.name, self.source, (self.constants[0], ("EPS", 1e-6))).key

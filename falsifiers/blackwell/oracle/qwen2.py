@@ -125,7 +125,6 @@ class TrueModel:
     """Embedding, blocks, a last norm, and the embedding again as head; it holds no weights."""
 
     def __init__(self, shape: Shape, layers: int, vocabulary: int) -> None:
-        """Compute on the device of the weights."""
         self._block, self._layers = TrueBlock(shape), layers
         self.parameters: dict[str, tuple[int, ...]] = {
             "embedding": (vocabulary, shape.hidden),

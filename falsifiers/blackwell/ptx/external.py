@@ -23,7 +23,6 @@ class Command(CommandRun):
     """An engine that the harness runs. The parameter `planted` names a defect at its boundary to the driver."""
 
     def __init__(self, setting: Setting) -> None:
-        """Start nothing yet."""
         super().__init__(setting)
         self._records = setting.workspace / "driver"
         self._cache = setting.workspace / "compute-cache"
@@ -62,7 +61,6 @@ class Command(CommandRun):
         self.trainer = replace(self.trainer, environment=given)
 
     def watch(self) -> DeviceWatch:
-        """A watch of the GPU during the run."""
         return DeviceWatch()
 
     def work(self, on_step: Callable[..., None]) -> None:
@@ -77,7 +75,6 @@ class Command(CommandRun):
             raise OutOfMemory(f"{self.trainer.name} ended with status 0 but printed: {telling.out_of_memory}")
 
     def recording(self) -> Recording:
-        """What the driver was asked so far."""
         return read(self._records)
 
     def cache_files(self) -> Sequence[Path]:
@@ -102,5 +99,4 @@ class Reference(Command):
     """Our own engine in a process of its own, for a run without --subject."""
 
     def __init__(self, setting: Setting) -> None:
-        """Start nothing yet."""
         super().__init__(replace(setting, parameters={**setting.parameters, "trainer": _TRAINER}))

@@ -83,7 +83,6 @@ class LedgerAttribution:
     """Puts a load on the device with a ledger, and blames the owner of most bytes, with its refused request."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is on the device yet."""
         self._held: list[Tensor] = []
         self._last: dict[str, Trained] = {}
 

@@ -59,11 +59,9 @@ class Engine:
         return LanguageModel(self.shape, blocks, self.setting.parameters["vocabulary"], self.setting.seed, device)
 
     def compilations(self) -> int:
-        """The cache's count of compilations."""
         return 0 if self.cache is None else self.cache.compilations
 
     def launched(self) -> Mapping[str, int]:
-        """The cache's count of launches by key."""
         return {} if self.cache is None else dict(self.cache.requested)
 
     def source(self) -> Source:
@@ -73,11 +71,9 @@ class Engine:
         backend.prewarm(self.shape)
 
     def block(self, backend: PtxBackend) -> Block:
-        """One of the model's blocks."""
         return Block(self.shape, backend)
 
     def device(self) -> Device:
-        """The device that runs the kernels."""
         if not self.setting.device.startswith("cuda"):
             return HostDevice(self._kept / "host-kernels")
         from falsifiers.blackwell.reference.cuda_device import CudaDevice  # cuda.bindings, which a CPU does not need

@@ -105,7 +105,6 @@ class Storage:
     """Bytes on the adapter, which return to the pool when the last reference is gone."""
 
     def __init__(self, device: Device, buffer: wgpu.GPUBuffer) -> None:
-        """Take ownership of the buffer."""
         self.device = device
         self.buffer = buffer
 
@@ -229,7 +228,6 @@ class Device:
             self.flush()
 
     def flush(self) -> None:
-        """Submit the recorded commands."""
         if self._pass is not None and self._encoder is not None:
             self._pass.end()
             self._device.queue.submit([self._encoder.finish()])

@@ -89,5 +89,4 @@ def _inconsistency(trial: Trial[KdLoss], question: Question, answer: Answer, rig
 
 
 def _scale(size: float, most: float) -> float:
-    """The scale of an error."""
     return max(size, _FLOOR * most, 1e-30)

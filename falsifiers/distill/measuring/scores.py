@@ -65,7 +65,6 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
 
 @propagates
 def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
-    """The student's cross entropy."""
     entropies = []
     for inputs, labels in held_out.batches:
         with trial.subject_fault():

@@ -100,7 +100,6 @@ def _bytes(named: object) -> bytes:
 
 
 def _tokens(tokenizer: str, training: list[bytes], blocks: list[bytes], cache: Path) -> list[Tokens]:
-    """The token ids of each block."""
     if tokenizer == "bytes":
         return [np.frombuffer(block, dtype=np.uint8) for block in blocks]
     named = re.fullmatch(r"bpe-([0-9]+)", tokenizer)

@@ -137,7 +137,6 @@ class ShadowWatch:
 
     @property
     def differences(self) -> list[Difference]:
-        """The differences of all steps."""
         return [difference for of_step in self.found.values() for difference in of_step]
 
     def _add(self, differences: list[Difference]) -> None:

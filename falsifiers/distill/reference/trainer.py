@@ -55,7 +55,6 @@ class Distillation:
 
     @cached_property
     def student(self) -> Qwen2ForCausalLM:
-        """The student, its weights drawn from the seed."""
         return new_model(self.recipe, 2 * self.seed + 1, self.device, dropout=self.recipe.dropout).train()
 
     @cached_property
@@ -196,7 +195,6 @@ class Distillation:
         }
 
     def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
-        """Write the trained student."""
         return save_weights(self.student_weights(), path, metadata)
 
     def precompute(self, path: Path, top_k: int) -> Path:
@@ -209,7 +207,6 @@ class Distillation:
         return write_teacher_cache(path, top_k, self.made_from(), answers)
 
     def answer(self, step: int) -> Tensor:
-        """The teacher's logits for the batch of a step."""
         return self.teacher_logits(self.batch(step)[0])
 
     def made_from(self) -> dict[str, str | int]:
@@ -258,7 +255,6 @@ class Distillation:
         return dict(self.student.named_parameters())
 
     def teacher_weights(self) -> dict[str, Tensor]:
-        """The frozen teacher's parameters by name."""
         return dict(self.teacher.named_parameters())
 
     def optimizer_state(self) -> dict[str, dict[str, Tensor]]:

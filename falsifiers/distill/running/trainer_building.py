@@ -79,7 +79,6 @@ def _arguments(function: Callable[..., Any], name: str, setting: Setting, direct
 
 
 def _chance() -> dict[str, Any]:
-    """The states of all random generators."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     return {"python": random.getstate(), "numpy": np.random.get_state(), "cpu": torch.get_rng_state(), "cuda": cuda}
 

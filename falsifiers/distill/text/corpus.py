@@ -116,7 +116,6 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _tokenised(tokenizer: str, training: list[bytes], cache: Path) -> list[Tokens]:
-    """The token ids of every block, in order."""
     if tokenizer == "bytes":
         return [np.frombuffer(block, dtype=np.uint8) for block in training]
     kind, _, size = tokenizer.partition("-")

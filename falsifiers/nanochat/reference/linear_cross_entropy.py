@@ -237,7 +237,6 @@ def _outputs(
 
 @torch.library.custom_op("nanochat::scale_", mutates_args=("gradient",))
 def _scaled(gradient: Tensor, factor: Tensor) -> None:
-    """Multiply by a scalar of the device."""
     scale_in_place(gradient, factor)
 
 

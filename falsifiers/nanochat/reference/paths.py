@@ -41,7 +41,6 @@ class KernelPaths:
     """Steps of one model on the paths. Every path begins with the same weights. See `Paths`."""
 
     def __init__(self, setting: Setting) -> None:
-        """Read the shape from the setting's parameters."""
         self.asked: Mapping[str, Any] = setting.parameters
         self.device, self.seed = setting.device, setting.seed
         names = ("layers", "width", "heads", "vocabulary", "sequence")
@@ -61,7 +60,6 @@ class KernelPaths:
         return {"current": plain_loss, "own": fused_loss}[path]
 
     def norm(self, path: str) -> Norm:
-        """Return the normalisation of a path."""
         if path != "liger":
             return plain_norm
         return _liger_norm if self.device != "cpu" else _RowNorm.apply
@@ -104,7 +102,6 @@ class KernelPaths:
 
 
 def fused_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss by our fused one."""
     return linear_cross_entropy(hidden, weight, targets, ignore_index=IGNORED, softcap=SOFTCAP)
 
 

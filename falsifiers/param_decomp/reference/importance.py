@@ -71,7 +71,6 @@ class ImportanceModel(nn.Module):
     """Predicts the importance logits of all sites from the residual stream before the first decomposed layer."""
 
     def __init__(self, config: Configuration, sites: list[str]) -> None:
-        """Args: sites: their names, in order."""
         super().__init__()
         self.sites = sites
         self.components = config.components

@@ -115,7 +115,6 @@ class Model:
                 self._mates_of(key).add(key)
 
     def rows(self, keys: Sequence[int]) -> Tensor:
-        """Return rows [n, dim]; 0 for absent keys."""
         nothing = torch.zeros(self.recipe.dim, dtype=torch.float64)
         found = [self.entries[key].value if key in self.entries else nothing for key in keys]
         return torch.stack(found) if found else nothing.new_empty(0, self.recipe.dim)

@@ -33,7 +33,6 @@ class StandIn:
         self._setting = setting
 
     def files(self) -> dict[str, str]:
-        """Return the text of each file, by name."""
         return {
             name: "import pytest\n" + "".join(_text(*function) for function in functions.items())
             for name, functions in _FUNCTIONS.items()

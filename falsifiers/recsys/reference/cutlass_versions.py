@@ -16,7 +16,6 @@ class CutlassVersions:
     """`cutlass/base_dsl/ast_preprocessor.py` of the wheels, unchanged."""
 
     def __init__(self, setting: Setting) -> None:
-        """Find the folder."""
         spec = find_spec(_FOLDER)
         if spec is None or not spec.submodule_search_locations:
             raise ModuleNotFoundError(f"{_FOLDER} is not on PYTHONPATH")

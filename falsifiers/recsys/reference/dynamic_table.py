@@ -99,7 +99,6 @@ class DynamicTable:
         return _Rows.apply(self._anchor, self, batch)  # type: ignore[no-untyped-call,no-any-return]
 
     def evaluate(self, keys: Tensor) -> Tensor:
-        """Return rows [n, dim], 0 for unknown keys."""
         return self.gather(self.places(keys), self.recipe.dim)
 
     def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
@@ -167,7 +166,6 @@ class DynamicTable:
         save_file({name: tensor.contiguous().cpu() for name, tensor in self.dumped(at_least).items()}, path)
 
     def dumped(self, at_least: int | None = None) -> dict[str, Tensor]:
-        """Return what a dump has."""
         slots = self.index.occupied()
         if at_least is not None:
             slots = slots[self.index.scores[slots] >= at_least]
@@ -316,6 +314,5 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """Update the rows at their present places."""
         ctx.table.update(ctx.batch, gradients)
         return None, None, None

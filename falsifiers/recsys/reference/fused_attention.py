@@ -10,7 +10,6 @@ from harness import Setting
 
 
 def mask_of(question: Question) -> HstuMask:
-    """Return the mask of a question."""
     return HstuMask(
         question.causal, question.num_targets, question.target_group_size, question.num_contextuals,
         question.max_attn_len, question.min_full_attn_seq_len,

@@ -139,7 +139,6 @@ class Passes:
         self._gradients: dict[tuple[int, ...], tuple[Launch, Launch]] = {}
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -> Tensor:
-        """Return the output."""
         out = v.new_empty(v.shape)
         counts, tensors = _counts(mask, offsets), (q, k, v, v, out)
         if self._out is None:

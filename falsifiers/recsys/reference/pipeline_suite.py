@@ -13,9 +13,7 @@ class PipelineSuite:
     """The file that the parameter `suite` names, from the project's root."""
 
     def __init__(self, setting: Setting) -> None:
-        """Find the file."""
         self.file, self.workspace = _ROOT / setting.parameters["suite"], setting.workspace
 
     def arguments(self) -> list[str]:
-        """Return the file alone."""
         return [str(self.file)]

@@ -35,7 +35,6 @@ class Plain:
     """Copy, gather and step, one after the other."""
 
     def __init__(self, model: RankingModel, streams: Streams) -> None:
-        """Take the stream of steps."""
         self.model, self.compute = model, streams.stream(COMPUTE)
 
     def train(self, batches: Sequence[Batch], outcomes: list[Outcome]) -> None:
@@ -46,7 +45,6 @@ class Plain:
             self.step(coming, outcomes)
 
     def copy(self, batch: Batch, stream: Stream) -> Coming:
-        """Copy a batch to the device."""
         tensors = self.model.placed(batch.tensors)
         here = {name: stream.empty(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         stream.run(_copy, here, tensors)
@@ -62,7 +60,6 @@ class Plain:
         coming.gathered = stream.record()
 
     def step(self, coming: Coming, outcomes: list[Outcome]) -> None:
-        """Train on a batch."""
         self.compute.run(self.model.step, coming.here, coming.longest, outcomes)
 
 
@@ -70,7 +67,6 @@ class Native(Plain):
     """The next batch is copied while a step runs."""
 
     def __init__(self, model: RankingModel, streams: Streams) -> None:
-        """Take a stream for copies, too."""
         super().__init__(model, streams)
         self.copies = streams.stream("copy")
 
@@ -102,7 +98,6 @@ class Prefetch(Native):
     """
 
     def __init__(self, model: RankingModel, streams: Streams) -> None:
-        """Take a stream that gathers, too."""
         super().__init__(model, streams)
         self.gathers = streams.stream("gather")
         self.updated: Event = self.compute.record()

@@ -36,7 +36,6 @@ class RankingModel:
     """Weights and optimizer on one device. Methods with a `Here` are work for a stream."""
 
     def __init__(self, recipe: Recipe, weights: Mapping[str, Tensor], device: str) -> None:
-        """Copy the weights to the device."""
         self.recipe = recipe
         self.starts = torch.tensor([0, *recipe.rows]).cumsum(0)[:-1].to(device)
         self.total = sum(recipe.rows)
@@ -78,7 +77,6 @@ class RankingModel:
         here["unique"].fill_(self.total).index_copy_(0, number, ascending)
 
     def gather(self, here: Here) -> None:
-        """Read the rows."""
         torch.index_select(self.table, 0, here["unique"].clamp(0, self.total), out=here["rows"])
 
     def refresh(self, following: Here, here: Here) -> None:
@@ -134,7 +132,6 @@ class RankingModel:
         self.write(here)
 
     def write(self, here: Here) -> None:
-        """Write the rows back."""
         self.table.index_copy_(0, here["unique"], here["rows"])
 
     def state(self) -> dict[str, Tensor]:

@@ -71,7 +71,6 @@ class ShardedTable:
         return _Rows.apply(self._anchor, self, self.route(keys), score)  # type: ignore[no-untyped-call,no-any-return]
 
     def evaluate(self, keys: Tensor) -> Tensor:
-        """Return rows [n, dim], 0 for unknown keys."""
         route = self.route(keys)
         return self.spread(route, self.own.evaluate(route.to_owners(route.asked)[:, 0]))
 

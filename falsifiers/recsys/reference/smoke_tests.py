@@ -20,6 +20,5 @@ class OwnSmokeTests:
     def __init__(self, setting: Setting) -> None: ...
 
     def files(self) -> Mapping[str, str]:
-        """Return both files."""
         file = Path(__file__).parents[1] / "suites" / "test_hstu_smoke.py"
         return {"test_hstu_smoke.py": file.read_text(encoding="utf-8"), "pytest.ini": "[pytest]\n"}

@@ -76,7 +76,6 @@ class SourceOperators:
         self._module.triton_addmm_silu_bwd = self._product_backward  # type: ignore[attr-defined]
 
     def text(self, path: Path) -> str:
-        """Return the text of the function's module."""
         return regular_file.read(path).decode()
 
     def forward(self, question: Question, capability: int) -> Callable[[Tensor, int], Answer]:

@@ -32,5 +32,4 @@ class SourceSmokeTest:
         return {"test_hstu_smoke.py": text, "pytest.ini": f"[pytest]\naddopts = -p {smoke_stand_ins.__name__}\n"}
 
     def text(self, path: Path) -> str:
-        """Return the text of the test."""
         return regular_file.read(path).decode()

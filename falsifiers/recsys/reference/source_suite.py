@@ -24,10 +24,8 @@ class SourceSuite:
         self._names: list[str] = [*setting.parameters["files"], setting.parameters["filtered_file"]]
 
     def files(self) -> Mapping[str, str]:
-        """Return the text of each file, by name."""
         texts = {name: self.text(self._tests / name) for name in (*self._names, "conftest.py")}
         return {**texts, "pytest.ini": f"[pytest]\naddopts = -p {collected_stand_ins.__name__}\n"}
 
     def text(self, path: Path) -> str:
-        """Return the text of a file."""
         return regular_file.read(path).decode()
