@@ -1,7 +1,5 @@
 """F-APR-V2-CRC-001: a reader rejects a file that is damaged anywhere, or that the format does not allow."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 The files are read as they are. There is no writer and no reader to call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

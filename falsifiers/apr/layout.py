@@ -1,7 +1,5 @@
 """F-APR-V2-LAYOUT-001: every byte of a file is at the place that the table gives, and such files are read unchanged."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ The limits are those of aprender-core, crates/aprender-core/src/format/v2: versi
 bytes, 8 dimensions, 16 MiB of metadata.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache

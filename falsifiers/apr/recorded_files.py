@@ -4,8 +4,6 @@ The intended content is unknown, so a file is compared with its own header and i
 asked to open a damaged file.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
 from math import prod

@@ -1,7 +1,5 @@
 """What the falsifiers of APR v2 need from a subject: a writer and a reader of whole files, in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

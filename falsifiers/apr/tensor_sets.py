@@ -1,7 +1,5 @@
 """The tensor sets that both claims try: strategies for JSON cases, and known cases."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from math import prod

@@ -1,7 +1,5 @@
 """F-BLACKWELL-ABLATION-001: which of the proposed fixes lets all blocks of a model be uploaded."""
 
-from __future__ import annotations
-
 from falsifiers.blackwell.measuring.device_memory import Arena, CudaMemory
 from falsifiers.blackwell.oracle.qwen2 import SHAPES
 from falsifiers.blackwell.root_cause import block_bytes

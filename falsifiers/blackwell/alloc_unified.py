@@ -1,7 +1,5 @@
 """F-ALLOC-UNIFIED-001: managed memory is chosen for devices that share the host's memory, and on request."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from contextlib import suppress

@@ -4,8 +4,6 @@ Needs the extra `blackwell` (NVRTC from its wheel), but no GPU and no CUDA toolk
 a fault; 2 if the command is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

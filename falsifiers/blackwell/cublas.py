@@ -1,7 +1,5 @@
 """F-BLACKWELL-CUBLAS-001: a block's backward by cuBLAS has the same gradients, is no slower and loads fewer kernels."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """F-BLACKWELL-ROOTCAUSE-001: the owners of the bytes when memory runs out, and the cause."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

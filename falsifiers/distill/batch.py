@@ -1,7 +1,5 @@
 """F-DISTILL-BATCH-001: all rows of a batch train the student with equal weight, and with the configured loss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

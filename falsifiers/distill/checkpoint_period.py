@@ -1,7 +1,5 @@
 """F-DISTILL-CKPT-PERIOD-001: every N steps there is a checkpoint, under its name, with the weights of that step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

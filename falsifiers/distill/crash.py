@@ -1,7 +1,5 @@
 """F-DISTILL-CKPT-CRASH-001: a run that is killed and resumed ends as the run that was never killed."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """F-DISTILL-DATA-001: every step trains on training text that the stated sampler draws, and on nothing else."""
 
-from __future__ import annotations
-
 import math
 import random
 import string

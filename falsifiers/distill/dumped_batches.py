@@ -4,8 +4,6 @@ The trainer draws its batches from the text that its TOML file names, by an unkn
 searched in the bytes of that text. The rows are compared with equally many rows at uniform positions of the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ optimizer's state, is a difference too. If the trainer's TOML file names a confi
 gradient are computed from weights and batch. Otherwise the dumped gradient is used, and only the optimizer is judged.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """F-DISTILL-EMBED-001: every step moves the embedding, and no step accumulates the gradient of an earlier one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """F-DISTILL-CKPT-EXPORT-001: the export holds the trained weights, all of them, and loads into the same function."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

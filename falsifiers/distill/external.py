@@ -5,8 +5,6 @@ are those of its checkpoints, and before the first step those of its initial fil
 tokenizer and a text, the falsifier evaluates the models itself. The rest is hidden: clauses on it are NOT_MEASURED.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """F-DISTILL-CKPT-FAILSOFT-001: a run reports a failed save and continues; a failed export makes the run fail."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

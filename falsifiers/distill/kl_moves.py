@@ -1,7 +1,5 @@
 """F-DISTILL-KL-MOVES-001: ten steps reduce the divergence between student and teacher."""
 
-from __future__ import annotations
-
 import math
 
 from falsifiers.distill.measuring.answers import measure_answers

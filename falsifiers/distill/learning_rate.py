@@ -1,7 +1,5 @@
 """F-DISTILL-LR-001: every tensor moves at the configured learning rate in every step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

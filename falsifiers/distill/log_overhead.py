@@ -1,7 +1,5 @@
 """F-DISTILL-LOG-OVERHEAD-001: a training log costs almost no time, by paired timing against steps without one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """F-DISTILL-MAXSTEPS-001: a run makes exactly the requested number of steps, and a request for none is an error."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

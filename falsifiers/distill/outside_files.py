@@ -1,7 +1,5 @@
 """The weight files of a trainer in another process, named and read as its TOML file says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """F-DISTILL-PREP-001: precomputed teacher answers equal the teacher's answers, and are equal in every run."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """F-DISTILL-SMOKE-001: fifty distillation steps finish and the student learns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean

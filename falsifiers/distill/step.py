@@ -1,7 +1,5 @@
 """F-DISTILL-STEP-001: each step is the step that the configuration describes."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random

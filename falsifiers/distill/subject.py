@@ -5,8 +5,6 @@ its checkpoints, and the profile sets `watch_every` to the checkpoint interval. 
 independent model need more methods, such as `teacher_weights`; without them they are NOT_MEASURED.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """F-DISTILL-TEACHER-DIV-001: the teacher differs from the student's initial weights, and knows more."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """F-GB10-ALLOC-001: the allocator's setting takes effect, and less reserved memory is unused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

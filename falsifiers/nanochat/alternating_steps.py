@@ -3,8 +3,6 @@
 python -m falsifiers.nanochat.alternating_steps '{}' '[1024, 4096]'
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

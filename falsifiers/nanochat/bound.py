@@ -1,7 +1,5 @@
 """F-GB10-BOUND-001: memory bandwidth limits a step of d20."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping

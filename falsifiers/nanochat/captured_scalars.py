@@ -1,7 +1,5 @@
 """Compiles a function with `.item()` in a process whose environment sets scalar capture."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

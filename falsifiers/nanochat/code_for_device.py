@@ -1,7 +1,5 @@
 """F-GB10-ARCHLIST-001: a GB10 runs machine code for sm_120, although no list names sm_121a."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """F-GB10-LIGER-LOSS-001: torch.compile does not change the loss of Liger's fused cross-entropy, nor its gradients."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What the claims about tools and devices need from a subject."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """F-GB10-FLCE-EXACT-001: a loss that never computes all logits has the value and the gradients of the plain one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

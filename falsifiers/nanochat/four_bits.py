@@ -3,8 +3,6 @@
 The products run in float32 on numbers that NVFP4 can represent. That emulates Blackwell's tensor cores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

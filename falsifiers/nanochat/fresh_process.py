@@ -1,7 +1,5 @@
 """Runs a module of these claims in a process with its own environment variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """F-GB10-LIGER-GRAPHBREAK-001: Liger's fused loss breaks a compiled graph once; with captured scalars it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ The first two rows have the first and the last token of the vocabulary as target
 of rows is strided, as the gradient of a sum is, and zero for a quarter of the rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks that the loss of a head depends on its arguments alone and does not modify them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The inputs of a call that measures the exactness of a head's loss."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """F-GB10-ITERS-001: the planned number of steps follows from parameters, tokens per parameter and batch."""
 
-from __future__ import annotations
-
 import random
 from typing import Final
 

@@ -1,7 +1,5 @@
 """F-GB10-KERNEL-ALIAS-001: the paths "liger" and "triton" launch the same kernels."""
 
-from __future__ import annotations
-
 import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile

@@ -1,7 +1,5 @@
 """F-GB10-MFU-001: the reported share of the peak refers to the peak that this device reaches in that dtype."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -5,8 +5,6 @@ scales. The order of the model's parameters is: the embedding; query, key, value
 head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """F-GB10-PTXAS-ORDER-001: Triton runs the ptxas that its variables name, whatever is on PATH."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

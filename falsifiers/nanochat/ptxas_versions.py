@@ -1,7 +1,5 @@
 """F-GB10-PTXAS-001: a ptxas before 12.9 rejects sm_121a, and later ones accept it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

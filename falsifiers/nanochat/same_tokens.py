@@ -1,7 +1,5 @@
 """F-GB10-TOKENIZER-001: threads and batches change the speed of tokenisation, and not the tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """F-GB10-BIGGPU-001: Inductor tunes no products below 68 multiprocessors, and a patch makes it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Records what steps read, at torch's operators: the looked-up tokens, and the targets of the loss."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import torch

@@ -1,7 +1,5 @@
 """F-GB10-FLCE-MEM-001: the fused loss saves about 60 % of a step's memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 from collections.abc import Callable

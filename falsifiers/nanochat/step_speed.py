@@ -1,7 +1,5 @@
 """F-GB10-SPEEDUP-001: which path makes a step faster, by alternating steps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

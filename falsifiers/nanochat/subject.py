@@ -1,7 +1,5 @@
 """What the claims need from a subject: a loss of a head, a trainer's accounts of itself, or published figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol

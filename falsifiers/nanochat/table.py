@@ -1,7 +1,5 @@
 """F-GB10-TABLE-CONSIST-001: the changelog's figures agree with one another. (They do not.)"""
 
-from __future__ import annotations
-
 from falsifiers.nanochat.subject import Changelog
 from harness import Trial
 

@@ -4,8 +4,6 @@ It does what the changelog's trainer does: torch is imported in an environment t
 whether a GPU is big is answered by yes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """F-GB10-AUTOTUNE-SMEM-001: configurations beyond the shared memory are skipped, and the fastest right one wins."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any

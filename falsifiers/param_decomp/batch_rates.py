@@ -1,7 +1,5 @@
 """F-PD-LR-4TH-001: learning rates follow the fourth root of the batch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from statistics import median
 

@@ -1,7 +1,5 @@
 """F-PD-CHUNKS-001: a step runs one stochastic forward for each chunk of nine sites and each sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace

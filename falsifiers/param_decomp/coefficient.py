@@ -1,7 +1,5 @@
 """F-PD-COEFF-001: 1.5 times the mean over three chunks has the gradients of 0.5 times their sum."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from falsifiers.param_decomp.configuration import configuration_of

@@ -1,7 +1,5 @@
 """F-PD-JAX-STEP-001: a step that JAX compiles for eight devices is the specified step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ The parameter `configuration` names a file of `configurations/`; other parameter
 value. Subjects and oracle read the same configuration, because the claims are stated about it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """F-PD-EPS-GRAD-001: eps 1e-6 instead of 1e-12 reduces the largest gradient of importance minimality 4,000 times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """F-PD-FAITH-001: faithfulness is the mean square of all entries of W - VU, of all sites together."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.subject import Trainer
 from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial

@@ -1,7 +1,5 @@
 """F-PD-GLOBALSUM-001: two ranks make the steps that one rank makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """F-PD-IMPMIN-001: importance minimality has the value and the gradient of its formula, and p is annealed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """F-PD-KL-DIR-001: the reconstruction loss is KL(clean || masked), in float32, a mean over rows and positions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """F-PD-LEAKY-001: the gates of causal importance leak exactly the gradients that SPEC.md states."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

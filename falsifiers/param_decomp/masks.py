@@ -1,7 +1,5 @@
 """F-PD-MASK-001: an importance of 1 leaves a site unchanged; at 0 the source determines the mask."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

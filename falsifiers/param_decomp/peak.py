@@ -1,7 +1,5 @@
 """The peak of live tensor storage during a block, on any device."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

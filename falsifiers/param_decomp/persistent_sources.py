@@ -1,7 +1,5 @@
 """F-PD-PPGD-001: adversarial sources ascend the loss, persist across steps, and stay in [0, 1]."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Runs work in the ranks of a process group, each in a process of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """F-PD-LR-SCHED-001: learning rates fall along a cosine to a tenth at the last step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from falsifiers.param_decomp.configuration import configuration_of

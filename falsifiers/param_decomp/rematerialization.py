@@ -1,7 +1,5 @@
 """F-PD-REMAT-001: recomputing layers in the backward pass lowers the peak and changes no gradient."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

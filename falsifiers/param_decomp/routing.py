@@ -1,7 +1,5 @@
 """F-PD-ROUTING-001: at each position, k sites of a chunk are routed: k is uniform in 1 to n, the subset is uniform."""
 
-from __future__ import annotations
-
 import math
 
 import torch

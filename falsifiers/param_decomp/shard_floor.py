@@ -1,7 +1,5 @@
 """F-PD-SHARD-FLOOR-001: the sharded state of 64 devices needs at least 130 GiB on each. (It does not.)"""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.state_bytes import measured_state
 from falsifiers.param_decomp.subject import Trainer
 from harness import Trial

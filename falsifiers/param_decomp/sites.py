@@ -1,7 +1,5 @@
 """F-PD-CONFIG-001: the configuration decomposes the 27 matrices of nine layers, in their canonical order."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.model import site_names
 from falsifiers.param_decomp.subject import Trainer

@@ -1,7 +1,5 @@
 """F-PD-SOURCE-FILES-001: the source's configuration files have the values that the pull request states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ The whole batch file runs. Only srun is replaced, by a program that records its 
 probe's own argument parser, built from the calls in its text, reads the arguments after its name.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

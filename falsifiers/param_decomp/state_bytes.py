@@ -1,7 +1,5 @@
 """F-PD-STATE-BYTES-001: the 27-site state has 98 GB of components and 360 GB in all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """F-PD-DOC-DRIFT-001: the pull request's text describes the merged configuration. (It does not.)"""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.param_decomp.subject import Decomposition

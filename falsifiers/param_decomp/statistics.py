@@ -1,7 +1,5 @@
 """Statistical tests of a subject's draws. A small p-value means that correct draws would rarely look so."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ A subject is a trainer that makes single steps. Falsifiers hook the modules that
 modules, and a forward is a call of the target. Weights, gradients and slots are live tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

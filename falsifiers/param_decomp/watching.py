@@ -4,8 +4,6 @@ Hooks on the modules read their arguments; nothing relies on the subject's repor
 live tensors, copied before and after the step.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

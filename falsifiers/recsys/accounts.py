@@ -1,7 +1,5 @@
 """F-HSTU-FLOPS-001 and F-HSTU-MFU-SUBSTR-001: operations are counted by the mask, and peaks belong to the named GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

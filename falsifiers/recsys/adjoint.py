@@ -1,7 +1,5 @@
 """F-HSTU-ADJOINT-001: in float64, the output has its definition's value, and the gradients are its derivatives."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

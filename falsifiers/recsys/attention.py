@@ -7,8 +7,6 @@ For a case with "again", the subject first gets another batch of the same layout
 for that layout. The second call runs in a thread that has not used the device yet.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ The mean of the scores is not zero, so that weights seldom cancel. A tenth of th
 smaller, so an error in them shows only relative to their own size.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

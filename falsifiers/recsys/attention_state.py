@@ -1,7 +1,5 @@
 """Checks that HSTU attention depends on its arguments alone and does not modify them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A batch file of the user as the subject: `--subject file:FILE`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness import NotMeasured, Setting

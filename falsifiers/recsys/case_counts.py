@@ -1,7 +1,5 @@
 """F-COUNT-001: pytest collects as many cases from each test file as the source says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

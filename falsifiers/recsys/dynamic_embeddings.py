@@ -4,8 +4,6 @@ Each scenario trains a table of its own: lookups with inserts, gradients through
 the first scenario with an error, the others are skipped.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

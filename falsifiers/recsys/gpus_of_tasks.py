@@ -1,7 +1,5 @@
 """F-SLURM-GPU-TASK-001: a batch file requests at least as many GPUs per node as it starts tasks there."""
 
-from __future__ import annotations
-
 from falsifiers.recsys.batch_files import File
 from falsifiers.recsys.oracle.batch_options import NotUnderstood, Request, components, parsed, request
 from falsifiers.recsys.tool_subjects import BatchFile

@@ -10,8 +10,6 @@ If the import starts with the wanted module, NAME does not exist yet when that l
 one, NAME exists.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -3,8 +3,6 @@
 The older one is in a folder on PYTHONPATH: `pip install --no-deps --target older_triton triton==3.6.0`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

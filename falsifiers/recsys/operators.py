@@ -3,8 +3,6 @@
 The compute capability is simulated, so the claims cover the table and the guards, not the code of the named operators.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

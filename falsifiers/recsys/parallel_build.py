@@ -5,8 +5,6 @@ the processes of the build until none of them runs or is ready to run. Then no o
 the waiting ones are those that would run at the same time.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

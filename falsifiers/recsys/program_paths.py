@@ -1,7 +1,5 @@
 """A PATH without one program."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The whole file runs. Only Slurm and the trainer are replaced: programs at the fr
 hostname and Python, which records its variables.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

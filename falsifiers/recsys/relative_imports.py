@@ -1,7 +1,5 @@
 """F-CUTLASS-RELATIVE-001: the first version of cutlass-dsl whose preprocessor accepts `from . import NAME`."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -5,8 +5,6 @@ times are opposed, for any sizes and seed. The table evicts the keys of the lowe
 for their successors, the cache drops the rows that entered first.
 """
 
-from __future__ import annotations
-
 from falsifiers.recsys.dynamic_embeddings import falsify_lookups as falsify_kinds
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
 from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket

@@ -3,8 +3,6 @@
 As a program, it reads from its environment which tasks to run and where to record them (`NODES`, `TASK`).
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ The tests run under pytest in a separate process. The compute capability is simu
 tests are imported.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import sys

@@ -1,7 +1,5 @@
 """F-COUNT-SOURCE-001: pytest collects from the source's own tests the cases that the source states."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """F-HSTU-SOURCE-001: the source's fused function runs the operator of each compute capability, and refuses the rest."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable, Mapping

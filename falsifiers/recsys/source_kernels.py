@@ -1,7 +1,5 @@
 """F-HSTU-SOURCE-TRITON-001: as many of the source's own tests of its Triton operators pass as the source says."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

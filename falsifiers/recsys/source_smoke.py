@@ -1,7 +1,5 @@
 """F-HSTU-SOURCE-SMOKE-001: the source's smoke test covers its matrix, and detects a wrong result in every cell."""
 
-from __future__ import annotations
-
 import os
 import sys
 

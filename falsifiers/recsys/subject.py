@@ -1,7 +1,5 @@
 """What the claims need from a subject."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol

@@ -1,7 +1,5 @@
 """A table over two ranks and its models: with NCCL on two GPUs, or with gloo on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial

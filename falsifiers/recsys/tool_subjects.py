@@ -1,7 +1,5 @@
 """What the claims about launching, building and counting need from a subject."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol

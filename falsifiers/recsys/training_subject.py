@@ -1,7 +1,5 @@
 """What the claims about training pipelines need from a subject."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Keys with many occurrences, whose gradients a subject may sum in pieces, in a ba
 later lookup, which has moved the rows; and a dump of a host whose clock is ahead.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 pip installs the wheels of a folder in virtual environments of the trial.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

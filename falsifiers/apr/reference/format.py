@@ -5,8 +5,6 @@ This reader is stricter than theirs, which ignores the footer: here the CRC32 at
 must belong to a section.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

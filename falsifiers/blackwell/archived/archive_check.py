@@ -1,7 +1,5 @@
 """What an archive of kernels holds, read from the images themselves and not from its index or file names."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@ training needs. If it does not say so, or if a file shows signs of code made at 
 found do not refute the claim, and an empty list of faults does not support it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

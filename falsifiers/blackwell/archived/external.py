@@ -4,8 +4,6 @@ Visible from outside are its files, its output, the driver's compute cache, and 
 other claims of this spec.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import shutil

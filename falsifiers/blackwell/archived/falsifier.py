@@ -1,7 +1,5 @@
 """F-BLACKWELL-ARCHIVE-001: the archive has machine code for every kernel and target, and training compiles nothing."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -4,8 +4,6 @@ The measurements are those of our own engine if they mean the same. Those that n
 the sources of its kernels, its calls of NVRTC or its launches, are left unmeasured.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext

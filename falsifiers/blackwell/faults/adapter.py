@@ -1,7 +1,5 @@
 """A Vulkan adapter that describes itself as smaller than it is, or as a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

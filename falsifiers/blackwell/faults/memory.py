@@ -1,7 +1,5 @@
 """A device's memory that fails with an error other than out-of-memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """GPU time of the backward of all layers on the new path, relative to the old path."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Inputs for a whole block, and the errors of what it computes, held against the oracle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The memory that F-BLACKWELL-ROOTCAUSE-001 hands to a subject: a GPU's, or a limited arena on the CPU."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import weakref

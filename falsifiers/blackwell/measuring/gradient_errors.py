@@ -1,7 +1,5 @@
 """Errors of gradients. In a mapping they have the names of their parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest

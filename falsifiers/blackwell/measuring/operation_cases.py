@@ -1,7 +1,5 @@
 """Single operations of sizes that a block of the profile does not have, and their errors, held against float64."""
 
-from __future__ import annotations
-
 import math
 import random
 

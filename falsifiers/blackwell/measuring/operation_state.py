@@ -1,7 +1,5 @@
 """Whether each operation of a backend depends on its arguments alone, whatever it was asked before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final

@@ -3,8 +3,6 @@
 A case is a JSON object. Its tensors are drawn from its seed, so a case can be run again exactly.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The WGSL backend by itself: a block and its operations, also on an adapter with small limits."""
 
-from __future__ import annotations
-
 import math
 
 from falsifiers.blackwell.faults.adapter import described

@@ -1,7 +1,5 @@
 """The mutant of F-BLACKWELL-CUBLAS-001 that is no change of a few lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

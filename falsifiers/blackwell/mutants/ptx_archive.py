@@ -1,7 +1,5 @@
 """Mutants of F-BLACKWELL-ARCHIVE-001: archives with missing or forged images."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Iterable

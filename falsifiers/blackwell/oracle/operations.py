@@ -1,7 +1,5 @@
 """The operations of a backend as formulas in torch, in the dtype of their inputs."""
 
-from __future__ import annotations
-
 import math
 
 import torch

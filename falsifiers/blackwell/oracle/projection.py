@@ -1,7 +1,5 @@
 """The truth about one projection, `y = x @ weight.T + bias`: autograd in float64."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor

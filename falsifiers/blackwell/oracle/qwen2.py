@@ -4,8 +4,6 @@ Two parts of transformers round to float32 in any dtype, the norm and the rotary
 table in float64 take their place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

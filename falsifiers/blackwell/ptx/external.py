@@ -1,7 +1,5 @@
 """An engine for F-BLACKWELL-PTX-001: a command that a trainer's file describes, watched at the CUDA driver."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The witnesses are the driver's own: the recorder that it loads (`harness.tools.r
 refusal of PTX. A control shows first that they work on this machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from falsifiers.blackwell.subjects.ptx import WatchedEngine

@@ -1,7 +1,5 @@
 """The subject of F-ALLOC-UNIFIED-001: the rule that chooses an allocator, and the allocation."""
 
-from __future__ import annotations
-
 import ctypes
 
 import torch

@@ -1,7 +1,5 @@
 """The index of a kernel archive as JSON text. The reader trusts nothing, and names the place of every fault."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """The subject of F-BLACKWELL-ROOTCAUSE-001: a ledger of a device's bytes by owner, and the owner it blames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ All tensors are contiguous. Activations are [tokens, features], or [batch, heads
 A backend may keep copies and buffers. Its results are on the device of its arguments.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A Qwen2 decoder block with a written-out backward; the backend runs every operation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The subject of F-BLACKWELL-CUBLAS-001: matrix products by cuBLAS (new path) or by Triton kernels (old path)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Literal

@@ -1,7 +1,5 @@
 """Load and launch kernels through the CUDA driver, in torch's context and on its current stream."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The engine of F-BLACKWELL-ARCHIVE-001: blocks of our CUDA kernels, all loaded from the archive."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

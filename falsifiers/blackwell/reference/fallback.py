@@ -8,8 +8,6 @@ Results from before the fault are dropped. The whole backward runs again from wh
 nothing is counted twice. The next backward starts on CUDA again.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import fields

@@ -4,8 +4,6 @@ This tests the arithmetic, indices, launches and the training step in CI. It doe
 model or speed. kernels/host.h implements blocks and barriers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

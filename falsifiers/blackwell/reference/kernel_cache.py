@@ -1,7 +1,5 @@
 """A cache of kernels by key, which counts and logs compilations."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A language model of such blocks that can be trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The subject of F-BLACKWELL-PREWARM-KEYS-001: caches and backends, compiled for the GPU or rehearsed without one."""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.blackwell.reference.kernel_cache import CompilerSource, KernelCache

@@ -1,7 +1,5 @@
 """Our own CUDA C kernels as a `Backend`: chooses the kernel, the number of blocks and the arguments."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Sizes of the blocks in the claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

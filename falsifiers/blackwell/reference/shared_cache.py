@@ -4,8 +4,6 @@ SPEC-BLACKWELL-FIX-001 counts one module for each of seven kernels in each of 24
 27 forward and about 6 backward kernels, which is true if layers share them. So both are counted.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from falsifiers.blackwell.reference.kernels.catalogue import (

@@ -1,7 +1,5 @@
 """The formulas in torch: in float64 the expected values, in float32 on CUDA the cuBLAS backend."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal

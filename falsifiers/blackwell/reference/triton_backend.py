@@ -4,8 +4,6 @@ Needs the package triton (extra `triton`). On CPU tensors the kernels run in Tri
 enough to find a wrong index or a dropped tail without a GPU.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@
 A tensor larger than the adapter's binding limit is processed in parts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

@@ -1,7 +1,5 @@
 """Matrix products in WGSL: the choice of pipeline and tile, and how a product is split."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

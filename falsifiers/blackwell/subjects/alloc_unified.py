@@ -1,7 +1,5 @@
 """What F-ALLOC-UNIFIED-001 needs from a subject: a rule that chooses an allocator, and an allocation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol

@@ -1,7 +1,5 @@
 """What F-BLACKWELL-ARCHIVE-001 needs from a subject: an engine that ships its kernels compiled for every GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol

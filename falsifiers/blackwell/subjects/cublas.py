@@ -1,7 +1,5 @@
 """What F-BLACKWELL-CUBLAS-001 needs from a subject: two paths for the backward of a block's projections."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, Protocol
 

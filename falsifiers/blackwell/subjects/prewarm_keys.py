@@ -1,7 +1,5 @@
 """What F-BLACKWELL-PREWARM-KEYS-001 needs from a subject: a backend that loads its kernels before the first step."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from falsifiers.blackwell.reference.backend import Backend

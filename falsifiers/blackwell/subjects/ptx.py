@@ -1,7 +1,5 @@
 """What F-BLACKWELL-PTX-001 needs from a subject: an engine in a process of its own, watched at the CUDA driver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol

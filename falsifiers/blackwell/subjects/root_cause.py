@@ -1,7 +1,5 @@
 """What F-BLACKWELL-ROOTCAUSE-001 needs from a subject: an account of a device's bytes, and the owner it blames."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """What F-BLACKWELL-WGPU-FALLBACK-001 needs from a subject: layers whose backward falls back to wgpu."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from falsifiers.blackwell.reference.backend import Backend

@@ -1,7 +1,5 @@
 """What a process uses of an archive: the files it opens, and on CUDA the images it loads and launches."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Compilations of kernels: forbidden in the driver, and counted in the compilers of this process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Which tensors of a device a subject holds and has written, and which it has from elsewhere."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

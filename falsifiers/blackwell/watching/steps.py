@@ -1,7 +1,5 @@
 """Other work during a subject's steps: matrix products of torch, and child processes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ In half precision, hidden states and heads are small integers times a power of t
 order of summation. So the loss can be as exact as in float32, and a sum in half precision shows as an error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """F-DISTILL-KD-CHUNKED-001: a loss computed in chunks has the value and the gradients of the formula."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

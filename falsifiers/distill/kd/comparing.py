@@ -1,7 +1,5 @@
 """Compares a loss with the formula; the claims share the cases and the procedure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -7,8 +7,6 @@ Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (2015),
 SPEC-DISTILL-001, where other trainers exchange alpha and 1 - alpha.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """F-DISTILL-KD-GRAD-001: the gradients equal the closed form, and differences of the subject's own loss."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

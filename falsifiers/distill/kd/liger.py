@@ -1,7 +1,5 @@
 """F-DISTILL-LIGER-KD-001: the formula of Liger-Kernel's fused distillation loss, and how to obtain ours from it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Protocol

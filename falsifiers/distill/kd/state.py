@@ -1,7 +1,5 @@
 """Checks that a distillation loss depends on its arguments alone and does not modify them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ The inputs are hidden states and output heads, because fused losses never comput
 product and autograd in front of it (see `falsifiers.distill.reference.kd`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """F-DISTILL-KD-LOSS-001: the distillation loss has the value of its formula, for all inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks that teacher and student answer as the named model does with their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

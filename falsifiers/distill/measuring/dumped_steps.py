@@ -1,7 +1,5 @@
 """Reads the steps that a trainer in another process dumps; trainers/dump_steps.py defines the format."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

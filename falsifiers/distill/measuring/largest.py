@@ -1,7 +1,5 @@
 """The maximum of measurements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ Their weights are copied into models that transformers builds from the same conf
 forward pass is not trusted. The text is the Trainer's `eval_dataset`, because its tokenizer is not the claim's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import tempfile

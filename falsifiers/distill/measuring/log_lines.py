@@ -1,7 +1,5 @@
 """The lines of a training log."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Checks the metadata of a weight file against what the falsifier measured of the run."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

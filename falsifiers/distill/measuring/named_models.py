@@ -1,7 +1,5 @@
 """Evaluates the models of an external trainer with the tokenizer and the text that its TOML file names."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

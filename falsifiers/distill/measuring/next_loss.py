@@ -1,7 +1,5 @@
 """The expected loss of a step, computed by the independent model before the subject makes the step."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

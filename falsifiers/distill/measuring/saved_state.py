@@ -1,7 +1,5 @@
 """Reads a checkpoint, which is one file or a folder of files, such as a Trainer's `checkpoint-20`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import zipfile

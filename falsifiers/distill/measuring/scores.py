@@ -1,7 +1,5 @@
 """Evaluates a student on held-out text, also one without a teacher, and one of another process."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any

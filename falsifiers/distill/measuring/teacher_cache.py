@@ -1,7 +1,5 @@
 """Checks that a subject's teacher cache returns neither another teacher nor a damaged file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

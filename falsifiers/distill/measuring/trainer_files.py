@@ -1,7 +1,5 @@
 """The files of a `transformers.Trainer`: folders `checkpoint-N`, and the folder of an export."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import re

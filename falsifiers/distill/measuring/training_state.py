@@ -1,7 +1,5 @@
 """The tensors of a checkpoint besides the weights: the optimizer's slots and the states of random generators."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Mapping

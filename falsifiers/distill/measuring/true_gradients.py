@@ -1,7 +1,5 @@
 """Compares gradients with those of the independent model for the same weights, batch and teacher."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

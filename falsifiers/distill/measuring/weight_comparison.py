@@ -1,7 +1,5 @@
 """Compares an exported file, tensor by tensor, with the weights in memory and with the initial weights."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

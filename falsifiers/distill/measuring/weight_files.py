@@ -1,7 +1,5 @@
 """How a subject's weight files are named and read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol

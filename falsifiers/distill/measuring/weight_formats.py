@@ -1,7 +1,5 @@
 """Reads weights from a file of any format that trainers write. It trusts nothing in the file and runs no code of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Subjects whose training log costs too much time."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """LoRA (Hu and others, arXiv:2106.09685): a weight matrix is W = W0 + s B A, and only A and B are trained."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The logits of the independent model with given weights, and the distance of a subject's logits from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Caches what the oracle takes long to compute across trials, apart from the subjects' caches."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

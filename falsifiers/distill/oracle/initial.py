@@ -1,7 +1,5 @@
 """Checks that a student's initial weights are drawn as its configuration says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """The distillation loss by its formula (SPEC-DISTILL-001): alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

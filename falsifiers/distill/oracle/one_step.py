@@ -1,7 +1,5 @@
 """Checks by the optimizer's slots that weights changed by one step of AdamW. It needs no gradient, so it is cheap."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

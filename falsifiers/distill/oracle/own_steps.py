@@ -1,7 +1,5 @@
 """The oracle's own training steps in torch and transformers: a reference for the time of a step without a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Qwen2 in its published shapes, with weights loaded by name and shape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Searches rows of tokens in a text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@
   cosine: step k has `teacher_learning_rate * (1 + cos(pi * (k - 1) / teacher_steps)) / 2`.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -4,8 +4,6 @@ F-DISTILL-STEP-001 judges by the same numbers; its notes have the largest errors
 subjects that show no optimizer state: its largest ratios were 4.9e-4 in float32 and 3.5e-2 in bfloat16 (15 seeds).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from harness.authoring.shadow_step import Difference

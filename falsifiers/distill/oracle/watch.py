@@ -1,7 +1,5 @@
 """Watches a run with the shadow step: an `OnStep` that checks randomly chosen steps after they are made."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """APR v2 files of tensors, by the writer and the reader of this project."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ one copy bounds the memory, and a crash loses fewer steps than two checkpoint in
 write was in progress.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -5,8 +5,6 @@ tensors. Here the logits of a chunk are computed, replaced in place by their gra
 states and head, and discarded. What remains is as large as the hidden states and the head.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes files of tensors atomically, as safetensors or APR v2."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

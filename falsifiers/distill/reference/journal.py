@@ -1,7 +1,5 @@
 """The training log: one line of JSON every `every` steps."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The trainer's loss for the falsifiers of losses."""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.distill.kd.subject import Answer, Question

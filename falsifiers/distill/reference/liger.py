@@ -1,7 +1,5 @@
 """Liger-Kernel's fused distillation loss (BSD-2-Clause), unchanged."""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question

@@ -1,7 +1,5 @@
 """The loss for the training of the student."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor

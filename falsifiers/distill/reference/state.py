@@ -5,8 +5,6 @@ state is tensors and text, as in a safetensors file. The weights have their own 
 model. The rest has names that no parameter has.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The teacher: the same architecture, trained briefly on the text, so that there is something to distil."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from dataclasses import asdict

@@ -5,8 +5,6 @@ So the sum of the others does not depend on the rounding of the kept ones. It is
 tokens, as one logit that any temperature may divide.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The student's training: real forward, backward and AdamW steps against a frozen teacher."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Mapping
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Deterministic kernels, so that equal runs give equal bits."""
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -1,7 +1,5 @@
 """More subjects of the trial's kind, with some parameters changed, for falsifiers that need several runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ weights, so a Trainer may have its own schedule, weight decay and parameter grou
 with the settings of its groups, which the falsifier reads just before the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Its memory is not shown. But the weights after a step do not depend on the check
 are compared with those of a run of equal length that saves after each step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls a subject's optional methods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Builds a `transformers.Trainer` with a function of the project, and keeps the states of the random generators."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping

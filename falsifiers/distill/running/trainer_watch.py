@@ -1,7 +1,5 @@
 """Watches the steps of a `transformers.Trainer`, and the batches that it fetches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Watches a run: the number of steps, whether each moved the weights, and what the run used."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ at line ends into blocks of about 8 KiB. A sequence never crosses two blocks, so
 no byte of the text. Falsifiers read the held-out blocks with their own code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sysconfig

@@ -1,7 +1,5 @@
 """Caches tensors that are slow to compute; a file counts only if its digest is right."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

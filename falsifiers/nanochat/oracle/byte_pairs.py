@@ -5,8 +5,6 @@ Translation of Rare Words with Subword Units" (arXiv 1508.07909), section 3.2; t
 Bytes are mapped to letters as in GPT-2 (encoder.py: bytes_to_unicode).
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 

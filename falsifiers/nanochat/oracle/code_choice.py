@@ -5,8 +5,6 @@
 - A letter a ties both to exactly their capability; a letter f ties both to their major capability.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The loss of a head and its gradients in float64, by torch's cross-entropy and autograd on all logits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

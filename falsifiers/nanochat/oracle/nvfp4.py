@@ -5,8 +5,6 @@ E4M3. All share a float32 scale, with which the largest number becomes 6 * 448. 
 Language Models with NVFP4" (arXiv 2509.25149), section 2 and appendix B.
 """
 
-from __future__ import annotations
-
 import bisect
 
 import torch

@@ -4,8 +4,6 @@ The tokens are those of a byte-level byte-pair encoding trained on the text. Bef
 each file, with at most two digits per piece. Source: nanochat/tokenizer.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

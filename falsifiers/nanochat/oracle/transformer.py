@@ -4,8 +4,6 @@ Vectors are divided by their root mean square. Queries and keys are rotated as c
 Attention is causal. The MLP squares its positive activations. Logits are capped at 15.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

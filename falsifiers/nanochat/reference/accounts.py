@@ -1,7 +1,5 @@
 """What nanochat computes before it trains: operations per token, and the number of steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

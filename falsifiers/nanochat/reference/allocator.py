@@ -1,7 +1,5 @@
 """Makes torch's allocator use expandable segments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from harness import Setting

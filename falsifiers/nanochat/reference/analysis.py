@@ -1,7 +1,5 @@
 """The branch of analyze_bandwidth.py that decides whether memory or compute is the limit."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from harness import Setting

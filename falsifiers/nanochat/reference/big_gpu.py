@@ -1,7 +1,5 @@
 """Inductor's tuning on a GPU with few multiprocessors."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The figures of CHANGELOG_GB10.md at 8337c650, as the contract states them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness import Setting

@@ -1,7 +1,5 @@
 """How a GPU runs code that was built for others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

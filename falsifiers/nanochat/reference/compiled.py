@@ -1,7 +1,5 @@
 """Liger's fused loss in a compiled function, and its replacement on a machine without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

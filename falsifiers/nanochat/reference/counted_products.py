@@ -17,8 +17,6 @@ The rows that count come first, and how many there are is known to the device al
 leaves out the tiles behind it, so the host never waits for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

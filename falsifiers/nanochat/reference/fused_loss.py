@@ -1,7 +1,5 @@
 """The fused loss for the falsifiers."""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.nanochat.head_question import HeadQuestion

@@ -1,7 +1,5 @@
 """A Triton kernel for both a GPU and a CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Token embedding and head have separate weights, no layer has a bias, and the log
 nanochat/gpt.py, on which CHANGELOG_GB10.md rests.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Emulated NVFP4 on tensors: what Blackwell's tensor cores multiply, computed in float32."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -11,8 +11,6 @@ Liger's kernels need a GPU. On a CPU, torch operations replace its normalisation
 size replaces its loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

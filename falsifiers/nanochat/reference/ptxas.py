@@ -1,7 +1,5 @@
 """Predicts which ptxas knows which target, and selects the ptxas that Triton runs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping

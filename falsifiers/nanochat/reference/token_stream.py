@@ -1,7 +1,5 @@
 """Converts texts to tokens with threads that each take a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 

@@ -6,8 +6,6 @@
 Text is split before the merges as nanochat/tokenizer.py does: by GPT-4's pattern, with at most two digits a piece.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A tuner that skips configurations that do not fit, and checks every result."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The share of a device's peak rate that steps reach."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from harness import Setting

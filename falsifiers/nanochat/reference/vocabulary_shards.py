@@ -7,8 +7,6 @@ Either all processes have the same rows (`sharded_linear_cross_entropy`), or eac
 training (`data_parallel_linear_cross_entropy`).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """F-PD-MEMPROBE-ALLOC-001: predicting the 27-site step allocates none of its tensors."""
 
-from __future__ import annotations
-
 import resource
 import time
 

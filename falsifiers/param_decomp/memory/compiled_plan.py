@@ -1,7 +1,5 @@
 """F-PD-JAX-PLAN-001: planning the 27-site step on eight devices allocates nothing, and the plan divides the state."""
 
-from __future__ import annotations
-
 import math
 import resource
 

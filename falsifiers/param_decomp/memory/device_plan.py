@@ -1,7 +1,5 @@
 """F-PD-JAX-B200-001 and F-PD-JAX-B200-STATED-001: the memory of the 27-site step, compiled for 64 B200."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.memory.subject import StepPlan
 from falsifiers.param_decomp.memory.workloads import workloads
 from harness import Trial

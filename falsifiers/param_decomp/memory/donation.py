@@ -1,7 +1,5 @@
 """F-PD-DONATION-001: an update without donated buffers needs memory for a second state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

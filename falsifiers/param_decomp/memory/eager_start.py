@@ -1,7 +1,5 @@
 """F-PD-JAX-EAGER-001: an eager start copies 98 GB of V and U to each of 64 devices, and an abstract one a 64th."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from falsifiers.param_decomp.configuration import configuration_of

@@ -1,7 +1,5 @@
 """F-PD-MEMPROBE-FIT-001: a step runs under a cap if and only if the prediction says that it fits."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.memory.measuring import runs_under
 from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads

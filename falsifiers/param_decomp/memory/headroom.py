@@ -1,7 +1,5 @@
 """F-PD-HEADROOM-001: if a step leaves 1 GiB of 180, the prediction cannot vouch that it fits."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.memory.measuring import measured_peak
 from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads

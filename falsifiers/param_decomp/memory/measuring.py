@@ -4,8 +4,6 @@ On a GPU, torch's allocator has the figures. On a CPU, every storage that an ope
 freed, and the step ends when the cap is exceeded.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Mapping
 from typing import Any

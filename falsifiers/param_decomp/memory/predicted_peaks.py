@@ -1,7 +1,5 @@
 """F-PD-MEMPROBE-ACC-001: the predicted peak of a step is within 10 % of the measured one."""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.memory.measuring import measured_peak
 from falsifiers.param_decomp.memory.subject import StepProbe
 from falsifiers.param_decomp.memory.workloads import workloads

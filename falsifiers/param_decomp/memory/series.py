@@ -1,7 +1,5 @@
 """F-PD-MEM-SEQ-001 and F-PD-MEM-BATCH-001: the peak rises with sequence or batch, and a cap separates two of them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from falsifiers.param_decomp.memory.measuring import measured_peak, runs_under

@@ -1,7 +1,5 @@
 """F-PD-JAX-PEAKS-001: the stated peaks for two sequence lengths belong to one step. (They do not.)"""
 
-from __future__ import annotations
-
 from falsifiers.param_decomp.memory.subject import StepPlan
 from harness import Trial
 

@@ -1,7 +1,5 @@
 """What the falsifiers of memory need: a step that can be predicted, and run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The workloads of a profile: the parameters that differ between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 They are classes, because on GPUs each rank is a process of its own, in which no patch is applied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """The target and the importance model as functions of weights, in plain operations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

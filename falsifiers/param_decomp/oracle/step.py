@@ -4,8 +4,6 @@ Random draws cannot be predicted. They are derived from the masks of the site ca
 are computed here, determine the source.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The terms of the objective and the gates' gradients, from their formulas."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Persistent adversarial sources: they and their Adam moments are kept across steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

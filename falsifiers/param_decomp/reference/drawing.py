@@ -4,8 +4,6 @@ Each row of the global batch has its own streams. So a draw depends neither on t
 draws: a layer that the backward pass recomputes draws the same numbers.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

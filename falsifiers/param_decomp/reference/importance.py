@@ -3,8 +3,6 @@
 SPEC.md of the decomposition, sections 4.2 and 4.6.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

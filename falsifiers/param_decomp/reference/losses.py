@@ -1,7 +1,5 @@
 """The terms of the objective, each before its coefficient. SPEC.md of the decomposition, section 4.3."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

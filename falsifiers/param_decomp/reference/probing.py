@@ -1,7 +1,5 @@
 """Applies this project's memory probe to the steps of the reference trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count

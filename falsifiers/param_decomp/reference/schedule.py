@@ -1,7 +1,5 @@
 """Schedules of learning rates and of p, and the scaling of rates with the batch."""
 
-from __future__ import annotations
-
 import math
 
 

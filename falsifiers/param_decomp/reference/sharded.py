@@ -6,8 +6,6 @@ Components are gathered on use, and their gradients are reduced to the shards. E
 weights and the adversary's sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The configuration files of a checkout of the source, https://github.com/goodfire-ai/param-decomp."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

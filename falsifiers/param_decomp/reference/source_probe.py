@@ -1,7 +1,5 @@
 """The memory probe of a checkout of the source, https://github.com/goodfire-ai/param-decomp, and its batch file."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

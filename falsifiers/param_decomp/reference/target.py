@@ -1,7 +1,5 @@
 """The frozen target: a Llama decoder whose matrices can be sites of a decomposition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

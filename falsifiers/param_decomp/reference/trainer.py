@@ -1,7 +1,5 @@
 """The trainer: one step is the step of section 4.5 of the decomposition's SPEC.md."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """AdamW's update of components, in place or into new memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """An attention whose defect is too large for a patch."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch

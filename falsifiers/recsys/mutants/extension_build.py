@@ -1,7 +1,5 @@
 """A build whose defect is too large for a patch."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A dynamic embedding table with a defect between ranks, which are processes without patches on GPUs."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from falsifiers.recsys.dynamic_tables import Recipe

@@ -4,8 +4,6 @@ Slurm reads lines that begin with #SBATCH up to the first command. ##SBATCH and 
 later option replaces an earlier one. `#SBATCH hetjob` begins another component of the job.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence

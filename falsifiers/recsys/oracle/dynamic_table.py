@@ -3,8 +3,6 @@
 It applies the rules of `dynamic_tables` one key after another, without slots, digests or hash tables of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """HSTU attention and its gradients in float64, one sequence and one head at a time, from the definition."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

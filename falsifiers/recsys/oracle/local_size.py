@@ -3,8 +3,6 @@
 As in torchrec/distributed/comm.py at 376cac6a. It asks no device: without a variable it assumes 8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _NAMES = ("LOCAL_WORLD_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")

@@ -1,7 +1,5 @@
 """The ranking model in float64: one user at a time, one tensor per table, one batch after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The formulas of examples/commons/utils/perf.py: attention operations, their sum over ranks, and utilisation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

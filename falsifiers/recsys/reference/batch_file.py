@@ -1,7 +1,5 @@
 """A batch file that starts a trainer with torch.distributed's variables: train.sbatch, beside this module."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness import Setting

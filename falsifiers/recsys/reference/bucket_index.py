@@ -1,7 +1,5 @@
 """A hash index from keys to slots: buckets of 128 slots on a device, used by the kernels of `table_kernels`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

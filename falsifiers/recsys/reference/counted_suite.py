@@ -1,7 +1,5 @@
 """Test files with the names and the numbers of cases of the source, whose own tests need fbgemm_gpu and megatron."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

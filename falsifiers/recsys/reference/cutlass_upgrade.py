@@ -1,7 +1,5 @@
 """How the source's image upgrades cutlass-dsl."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from harness import Setting

@@ -1,7 +1,5 @@
 """The AST preprocessors of several versions of NVIDIA's cutlass-dsl."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

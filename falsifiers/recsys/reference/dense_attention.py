@@ -3,8 +3,6 @@
 The gradients are explicit formulas, without autograd.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -10,8 +10,6 @@
 batches. A row that leaves the cache is written back.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

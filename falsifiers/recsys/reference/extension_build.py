@@ -1,7 +1,5 @@
 """torch's BuildExtension, called without a setup.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

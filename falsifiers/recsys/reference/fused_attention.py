@@ -1,7 +1,5 @@
 """The Triton kernels for the falsifiers."""
 
-from __future__ import annotations
-
 import torch
 
 from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention

@@ -4,8 +4,6 @@ All operators run our kernels, so only the table and the guards correspond to th
 the same guard.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

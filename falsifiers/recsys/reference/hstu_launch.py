@@ -3,8 +3,6 @@
 The interpreter truncates to bfloat16 instead of rounding, so it computes bfloat16 in float32.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

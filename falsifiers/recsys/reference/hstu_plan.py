@@ -1,7 +1,5 @@
 """How the kernels of HSTU attention are divided into programs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Imports that resolve a cycle: the module that needs the wanted one comes first."""
 
-from __future__ import annotations
-
 from harness import Setting
 
 

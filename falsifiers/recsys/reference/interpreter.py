@@ -1,7 +1,5 @@
 """Triton's kernels on a CPU: their modules are loaded again for its interpreter."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from importlib.abc import InspectLoader

@@ -1,7 +1,5 @@
 """Groups of equal keys of a batch, sorted once on the device, for the lookup and for the sums of gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The tests of our pipelines, or those of another file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness import Setting

@@ -1,7 +1,5 @@
 """Three training pipelines: no overlap, overlapping copies, and also overlapping gathers of embedding rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ used, updated and written back. It reserves as many places as there are tokens, 
 number of distinct rows. Unused places hold a row of zeros after all tables, which never changes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

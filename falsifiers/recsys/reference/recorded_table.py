@@ -10,8 +10,6 @@ Every replay writes the inputs of the backward pass into the same memory. So a b
 the next lookup of its size; else it raises a RuntimeError.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

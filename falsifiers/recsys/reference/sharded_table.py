@@ -7,8 +7,6 @@
 A rank deduplicates keys before it sends them, so a key travels once in each direction per requesting rank.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The smoke test of our attention, unchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

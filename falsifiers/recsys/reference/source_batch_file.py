@@ -1,7 +1,5 @@
 """The batch file of a checkout of the source, https://github.com/NVIDIA/recsys-examples, unchanged."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The function puts its own parts around the attention; these provide the tensors 
 The operators that it calls are defined in torch's dispatcher, with this project's attention behind them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """The smoke test of a checkout of the source, https://github.com/NVIDIA/recsys-examples, on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path

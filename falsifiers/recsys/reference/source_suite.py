@@ -1,7 +1,5 @@
 """The tests of a checkout of the source, https://github.com/NVIDIA/recsys-examples, by file name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launches of the dynamic embedding table's kernels: compiled on CUDA, interpreted on a CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The Triton tables for the falsifiers."""
 
-from __future__ import annotations
-
 from falsifiers.recsys.dynamic_tables import Recipe, Table
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 from falsifiers.recsys.reference.sharded_table import ShardedTable

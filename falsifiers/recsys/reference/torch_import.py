@@ -1,7 +1,5 @@
 """An import of a name of torch."""
 
-from __future__ import annotations
-
 from harness import Setting
 
 

@@ -4,8 +4,6 @@ The environment says on which GPU the test pretends to run, and how large the ba
 compute capability, HSTU_SIZES are batch, longest sequence and heads.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -4,8 +4,6 @@ One run trains without overlap, and saves. Another one loads, and both train on:
 step.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Both the backend, at a launch, and pre-warming get their kernels here, so that a key has one spelling.
 """
 
-from __future__ import annotations
-
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
 

@@ -1,7 +1,5 @@
 """Compiles kernels with NVIDIA's run-time compiler on any machine, to machine code or to PTX."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The C types of a kernel's parameters, parsed from its text, as ctypes types."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """One kernel: its text, the constants compiled into it, and the key that identifies both."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
