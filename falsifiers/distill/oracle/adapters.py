@@ -62,15 +62,11 @@ class AdapterSteps(ShadowStep):
         super().__init__(*arguments)
         self._adapters = adapters
 
+    def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Any:
+        return super()._model(role, dtype, self._adapters.merged(weights))
+
     def _gradients(
-        self,
-        weights: Mapping[str, Tensor],
-        inputs: Tensor,
-        labels: Tensor,
-        teacher: Mapping[str, Tensor] | Tensor,
-        dtype: torch.dtype,
+        self, weights: Mapping[str, Tensor], *batch: Any
     ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
-        merged = self._adapters.merged(weights)
-        teacher = teacher if isinstance(teacher, Tensor) else merged  # the teacher has no part in the loss
-        loss, logits, gradients = super()._gradients(merged, inputs, labels, teacher, dtype)
+        loss, logits, gradients = super()._gradients(weights, *batch)
         return loss, logits, self._adapters.gradients(weights, gradients)
