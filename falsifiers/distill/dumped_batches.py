@@ -57,14 +57,14 @@ def examine_batches(trial: Trial[Any]) -> None:
         foreign_rows=foreign_rows,
         repeated_share=_repeated(rows, even, text.tokens // parameters["sequence"]),
         position_gap=_position_gap(starts, places, len(rows) * parameters["sequence"], text.tokens),
-        **dict.fromkeys(_INSIDE, Unobserved("the trainer draws its batches itself, by a rule that nothing states")),
+        **dict.fromkeys(_INSIDE, Unobserved("the trainer draws its batches by a rule of its own, which is not stated")),
     )
 
 
 @propagates
 def _counted(count: int, expected: int) -> int:
     if count < expected:
-        raise NotObserved(f"it dumped {count} steps, and {expected} are looked at; add -P steps={expected}")
+        raise NotObserved(f"it dumped {count} steps, and the claim checks {expected}; add -P steps={expected}")
     return count
 
 
@@ -92,9 +92,7 @@ def _rows(inputs: Tensor, labels: Tensor) -> Iterator[Row]:
 def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
     """The share of repeated rows within the first epoch, minus the same share of `even`; at least 0."""
     if (size := min(len(rows), epoch)) < _FEWEST_ROWS:
-        raise NotObserved(
-            f"of {len(rows)} rows, {size} are the first epoch; {_FEWEST_ROWS} are needed to count repeats"
-        )
+        raise NotObserved(f"the first epoch has {size} of {len(rows)} rows; {_FEWEST_ROWS} are needed to count repeats")
     shares = [1 - len(set(sample[:size])) / size for sample in (rows, even)]
     return max(0.0, shares[0] - shares[1])
 
@@ -103,7 +101,7 @@ def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
 def _position_gap(starts: Sequence[int], even: Sequence[int], read: int, tokens: int) -> float:
     """The distance between the starts of the rows and uniform starts; hidden if the run is too short to reach all."""
     if not starts:
-        raise NotObserved("no row is of the text that the trainer's file names")
+        raise NotObserved("no row is in the text that the trainer's file names")
     distance = gap(starts, even)
     if distance > _EVEN and read < tokens:
         raise NotObserved(f"the run reads {read} of the text's {tokens} tokens, so it need not reach all of its parts")

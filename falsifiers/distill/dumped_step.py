@@ -49,7 +49,7 @@ def examine(trial: Trial[Any]) -> None:
         steps_checked=_checked(run.made),
         moved_share=_moved(first.before.weights, last.after.weights) if first and last else 0.0,
         **hidden,
-        **dict.fromkeys(_INSIDE, Unobserved("it needs the process of the training")),
+        **dict.fromkeys(_INSIDE, Unobserved("this needs access to the process of the training")),
     )
 
 

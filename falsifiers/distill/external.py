@@ -147,7 +147,7 @@ class _Trainer(Outside):
             raise NotObserved(f"the export cannot be read: {error}") from error
         both = self.weight_files.moving(sorted(first.keys() & last.keys()))
         if not both:
-            raise NotObserved("the export and the initial file have no tensor in common that the run moves")
+            raise NotObserved("the export and the initial file share no trained tensor")
         return [name for name in both if torch.equal(first[name].double(), last[name].double())]
 
     def ran(self) -> dict[str, Any]:

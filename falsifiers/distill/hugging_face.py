@@ -90,7 +90,7 @@ class HF:
         """
         peft = sys.modules.get("peft")
         if peft is None or not isinstance(self._model, peft.PeftModel):
-            raise NotObserved("the model is none of PEFT")
+            raise NotObserved("the model is not a PEFT model")
         now = sampled(dict(self._model.named_parameters()))
         return [name for name, initial in self._first.items() if torch.equal(initial, now[name])]
 
@@ -286,7 +286,7 @@ class HF:
         shapes = {key: weight.shape for key, weight in new_model(name, torch.device("meta")).named_parameters()}
         seen = {key: weight.shape for key, weight in model.named_parameters()}
         if other := sorted(key for key in shapes.keys() | seen.keys() if shapes.get(key) != seen.get(key)):
-            raise NotObserved(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
+            raise NotObserved(f"the {role} differs from {name} in {other[0]}, and the claim knows no other model")
 
     def _has_known_models(self) -> bool:
         """Whether student and teacher are the model that the claim names, if the claim evaluates models.

@@ -66,7 +66,9 @@ def falsify(trial: Trial[ImportOrder]) -> None:
         packages = _written(trial.workspace / str(position), count, trial.seed + position)
         alone = _ran(trial, packages, f"import {packages.wanted}\n")
         if "circular import" not in alone.error:
-            raise NotMeasured(f"this Python imports the circle as it is, or fails otherwise: {alone.error[-300:]}")
+            raise NotMeasured(
+                f"this Python imports the cycle without help, or fails for another reason: {alone.error[-300:]}"
+            )
         ended = _ran(trial, packages, _program(trial, packages))
         statuses.append(ended.status)
         incomplete.append(ended.incomplete)

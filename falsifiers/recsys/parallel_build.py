@@ -47,7 +47,7 @@ def falsify(trial: Trial[ExtensionBuild]) -> None:
     real = _compiler_of(suffix)
     if real is None or shutil.which("ninja") is None:
         missing = "ninja" if real else f"a compiler for {suffix}"
-        raise NotMeasured(f"{missing} is not installed, so nothing shows what a build with it does")
+        raise NotMeasured(f"{missing} is not installed, so a build with it cannot be tested")
     if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
         raise NotMeasured("/proc does not show the children of a process, by which those of a build are seen")
     paths = {"with": os.environ.get("PATH", os.defpath), "without": without("ninja", trial.workspace / "programs")}

@@ -64,7 +64,7 @@ def _built(setting: Setting, model: nn.Module) -> Any:
         except NotObserved as error:
             raise NotObserved(f"transformers builds no model of these weights from {type(config).__name__}") from error
     if not type(rebuilt).__module__.startswith("transformers."):
-        raise NotObserved(f"{type(rebuilt).__name__} is a class of the subject's own")
+        raise NotObserved(f"{type(rebuilt).__name__} is the subject's own class")
     return rebuilt
 
 
