@@ -132,8 +132,8 @@ def _compare(
 
 
 def _truth(x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool) -> ProjectionGradients:
-    grad_x, of_weight, of_bias = projection_gradients(x, weight, gradient)
-    return ProjectionGradients(grad_x, of_weight, of_bias if bias else None)
+    grad_x, grad_weight, grad_bias = projection_gradients(x, weight, gradient)
+    return ProjectionGradients(grad_x, grad_weight, grad_bias if bias else None)
 
 
 def _run_blocks(trial: Trial[TwoPaths]) -> None:

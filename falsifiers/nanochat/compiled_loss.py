@@ -29,8 +29,8 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
             size = max(1.0, float(right.loss))
             for name, loss in (("eager", eager), ("compiled", first), ("again", second)):
                 errors[name].append(abs(loss - float(right.loss)) / size)
-            of_hidden, of_weight = gradients
-            pairs = ((of_hidden, right.of_hidden), (of_weight, right.of_weight))
+            grad_hidden, grad_weight = gradients
+            pairs = ((grad_hidden, right.grad_hidden), (grad_weight, right.grad_weight))
             errors["gradient"].append(max(_relative(error, true) for error, true in pairs))
             trial.measure(**{f"{name}_errors": errors[name] for name in names})
     trial.resolve(device=torch.device(trial.device).type)
@@ -58,8 +58,8 @@ def _answer(loss: object, question: Question) -> tuple[float, tuple[Tensor, Tens
     del used
     inputs = question.hidden.detach().clone().requires_grad_(), question.weight.detach().clone().requires_grad_()
     value: Tensor = loss(*inputs, question.targets)  # type: ignore[operator]
-    of_hidden, of_weight = torch.autograd.grad(value, inputs)
-    return float(value.detach()), (of_hidden, of_weight)
+    grad_hidden, grad_weight = torch.autograd.grad(value, inputs)
+    return float(value.detach()), (grad_hidden, grad_weight)
 
 
 def _relative(actual: Tensor, true: Tensor) -> float:

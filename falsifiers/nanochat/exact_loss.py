@@ -28,7 +28,7 @@ def falsify(trial: Trial[HeadLoss]) -> None:
         right = truth(inputs)  # before the call, because a subject may overwrite its inputs
         with trial.subject_fault(), state.watched(inputs.hidden, inputs.weight, inputs.targets, inputs.upstream):
             answer = trial.subject(inputs)
-            devices.update(tensor.device.type for tensor in (answer.loss, answer.of_hidden, answer.of_weight))
+            devices.update(tensor.device.type for tensor in (answer.loss, answer.grad_hidden, answer.grad_weight))
         return _errors(inputs, answer, right)
 
     parameters = trial.parameters
@@ -47,9 +47,9 @@ def _errors(question: HeadQuestion, answer: Answer, right: Truth) -> dict[str, f
     """
     precision = str(question.hidden.dtype).removeprefix("torch.")
     of_loss = _largest((answer.loss.double() - right.loss).abs() / right.loss_size.clamp_min(1.0))
-    of_hidden = right.of_hidden * float(question.frozen != "hidden")
-    of_weight = right.of_weight * float(question.frozen != "weight")
-    errors = ((answer.of_hidden.double() - of_hidden).abs(), (answer.of_weight.double() - of_weight).abs())
+    grad_hidden = right.grad_hidden * float(question.frozen != "hidden")
+    grad_weight = right.grad_weight * float(question.frozen != "weight")
+    errors = ((answer.grad_hidden.double() - grad_hidden).abs(), (answer.grad_weight.double() - grad_weight).abs())
     sizes = (right.hidden_size, right.weight_size)
     if precision not in HALF:
         least = torch.finfo(torch.float64).tiny  # without rows there is no size

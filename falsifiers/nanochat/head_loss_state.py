@@ -20,7 +20,7 @@ def state_check(trial: Trial[HeadLoss]) -> StateCheck:
 
     def loss(hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor, **numbers: Any) -> tuple[Tensor, ...]:
         answer = subject(HeadQuestion(hidden, weight, targets, upstream=upstream, float32_sums=True, **numbers))
-        return answer.loss, answer.of_hidden, answer.of_weight
+        return answer.loss, answer.grad_hidden, answer.grad_weight
 
     dtypes = ("float32", "float64", "bfloat16")
     return StateCheck(trial, loss, _formulas, _arguments, dtypes=dtypes, differentiable=False)

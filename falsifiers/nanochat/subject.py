@@ -45,12 +45,12 @@ class Answer:
 
     Attributes:
         loss: in nats: a scalar, or [rows] with reduction "none".
-        of_hidden, of_weight: gradients of the sum of `upstream * loss`, of the shapes of `hidden` and `weight`.
+        grad_hidden, grad_weight: gradients of the sum of `upstream * loss`, of the shapes of `hidden` and `weight`.
     """
 
     loss: Tensor
-    of_hidden: Tensor
-    of_weight: Tensor
+    grad_hidden: Tensor
+    grad_weight: Tensor
 
 
 class HeadLoss(Protocol):

@@ -142,12 +142,12 @@ def question(case: Mapping[str, Any], device: str) -> Question:
         return values.T.contiguous().T if layout == "transposed" else values
 
     above = case["scale"] / max(tokens**0.5, 2 * _WEIGHT * size_out**0.5)
-    of_x, of_weight, of_gradient = case["layouts"]
+    x_layout, weight_layout, gradient_layout = case["layouts"]
     return Question(
         case["projection"],
-        drawn(tokens, size_in, 1.0, of_x),
-        drawn(size_out, size_in, _WEIGHT, of_weight),
-        (drawn(tokens, size_out, above, of_gradient), drawn(tokens, size_out, above, of_gradient)),
+        drawn(tokens, size_in, 1.0, x_layout),
+        drawn(size_out, size_in, _WEIGHT, weight_layout),
+        (drawn(tokens, size_out, above, gradient_layout), drawn(tokens, size_out, above, gradient_layout)),
         case["bias"],
     )
 

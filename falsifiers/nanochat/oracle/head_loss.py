@@ -15,7 +15,7 @@ class Truth:
     Attributes:
         loss: float64; a scalar, or [rows].
         loss_size: for each loss, the sum of the absolute values of its terms: the scale of its rounding error.
-        of_hidden, of_weight: the gradients, float64.
+        grad_hidden, grad_weight: the gradients, float64.
         hidden_size, weight_size: for each element of the gradients, the sum of the absolute values of its terms. Two
             kinds
             of terms count as larger, because their relative error is larger: those much smaller than the largest of a
@@ -24,8 +24,8 @@ class Truth:
 
     loss: Tensor
     loss_size: Tensor
-    of_hidden: Tensor
-    of_weight: Tensor
+    grad_hidden: Tensor
+    grad_weight: Tensor
     hidden_size: Tensor
     weight_size: Tensor
 

@@ -127,13 +127,13 @@ class Counted:
                 exponentials=True, again=again, capped=capped, number=1 + number,
             )  # fmt: skip
 
-    def finish(self, first: int, losses: Tensor, of_hidden: Tensor) -> None:
+    def finish(self, first: int, losses: Tensor, grad_hidden: Tensor) -> None:
         """Write the chunk's losses and the gradient of its hidden states, unless that is empty, to their places.
 
         Then the exponentials and the hidden states are ready for the gradient of the head.
         """
         (rows, width), vocabulary, tiles = self.hidden.shape, len(self.weight), self._of_hidden
-        if len(of_hidden):
+        if len(grad_hidden):
             self._launch(
                 tiles, self.buffer, self.weight, self._parts, first, turned=(False, False), limits="rows", split=True
             )
@@ -141,10 +141,10 @@ class Counted:
         FINISH.launch(
             (self._chunk,), self.hidden,
             self.buffer, self._some, self._rows, self._statistics, self._parts, self.weight, self.targets, self.scales,
-            self._sum, losses, of_hidden, self._order, self._numbers, 1 + first // self._chunk, first, rows,
+            self._sum, losses, grad_hidden, self._order, self._numbers, 1 + first // self._chunk, first, rows,
             self._chunk, self._padded, width, vocabulary, self.buffer.stride(0), across, self._slots, self.of.z_loss,
             self.of.label_smoothing,
-            scaled=len(self.scales) > 0, mean=self._mean, write=self._write, spread=len(of_hidden) > 0,
+            scaled=len(self.scales) > 0, mean=self._mean, write=self._write, spread=len(grad_hidden) > 0,
             capped=self.of.softcap != 0.0, smoothed=len(self._sum) > 0, tall=tiles.tall, wide=tiles.wide,
             programs=self._programs, block=triton.next_power_of_2(width), across=triton.next_power_of_2(across),
         )  # fmt: skip

@@ -184,8 +184,8 @@ def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_
 
     for rank, got in enumerate(run_of_ranks(2, work, "cpu", tmp_path)):
         rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)
-        parts = right.of_weight[:8] if rank == 0 else right.of_weight[8:]
-        for one, other in zip(got, (right.loss, right.of_hidden[rows], parts), strict=True):
+        parts = right.grad_weight[:8] if rank == 0 else right.grad_weight[8:]
+        for one, other in zip(got, (right.loss, right.grad_hidden[rows], parts), strict=True):
             torch.testing.assert_close(one, other.float(), rtol=1e-5, atol=1e-6)
 
 
