@@ -8,8 +8,8 @@ torch's page "CUDA semantics, memory management":
   small pool if at least 512 bytes remain, in the large pool if more than 1 MiB remains.
 - Without a free block, the driver gives a segment: 2 MiB for the small pool; 20 MiB for requests below 10 MiB;
   otherwise the request rounded up to 2 MiB.
-- The driver gives each segment an address below those of the ones before. Of free blocks of one size, the allocator
-  takes that with the lowest address, and so one of the newest segment.
+- Of free blocks of one size, the allocator takes that with the lowest address. The driver mostly gives a segment an
+  address below those of the ones before, but it first fills gaps upwards. Either direction can be simulated.
 - A freed block is merged with its free neighbours in the segment. Segments stay reserved.
 - If the limit is reached, segments without a block in use are given back, and the request is tried again.
 - With expandable segments, each pool of a stream has one segment that grows by pages of 2 MiB in the small pool and of
@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 
 from harness.tools.probe.errors import ProbeError
 
-__all__ = ["AllocatorSettings", "CachingAllocator", "OutOfMemory"]
+__all__ = ["DOWNWARDS", "UPWARDS", "AllocatorSettings", "CachingAllocator", "OutOfMemory"]
 
+DOWNWARDS, UPWARDS = -1, 1
 KIB, MIB = 1024, 1024**2
 _MIN_BLOCK = 512
 _SMALL_REQUEST = MIB
@@ -139,12 +140,15 @@ class CachingAllocator:
         retries: how often segments had to be given back to satisfy a request.
     """
 
-    def __init__(self, settings: AllocatorSettings | None = None, *, limit: int | None = None) -> None:
+    def __init__(
+        self, settings: AllocatorSettings | None = None, *, limit: int | None = None, direction: int = DOWNWARDS
+    ) -> None:
         """Simulate an empty device on which at most `limit` bytes can be reserved."""
         self._settings = settings or AllocatorSettings()
         self._limit = _UNLIMITED if limit is None else limit
         self._pools: dict[tuple[int, bool], _Pool] = {}
-        self._lowest_address = _UNLIMITED
+        self._direction = direction
+        self._next_address = _UNLIMITED
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = self.retries = 0
 
     def allocate(self, requested: int, stream: int = 0) -> _Block:
@@ -275,8 +279,10 @@ class CachingAllocator:
         return block
 
     def _new_segment(self, *, page: int, size: int) -> _Segment:
-        self._lowest_address -= size
-        return _Segment(page, self._lowest_address + size, self._lowest_address)
+        before = self._next_address
+        self._next_address += self._direction * size
+        start = min(before, self._next_address)
+        return _Segment(page, start + size, start)
 
     def _expanded(self, pool: _Pool, size: int) -> _Block | None:
         block = self._expandable(pool, size)

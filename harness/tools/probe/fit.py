@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.tools.probe.allocator import CachingAllocator, OutOfMemory
+from harness.tools.probe.allocator import DOWNWARDS, UPWARDS, CachingAllocator, OutOfMemory
 from harness.tools.probe.prediction import Prediction
 from harness.tools.probe.trace import EMPTY_CACHE
 
@@ -44,8 +44,9 @@ class Verdict:
 def verdict(prediction: Prediction, capacity: int | None = None, *, context: int | None = None) -> Verdict:
     """Say whether the step runs on a device with `capacity` bytes, all of them if None.
 
-    The allocator is simulated with two limits: what it may have less the probe's error, and that plus the error. The
-    step fits if it does with the smaller limit. It does not fit if it does not with the larger one.
+    The allocator is simulated with two limits: what it may have less the probe's error, and that plus the error. Where
+    the driver puts segments is not known, so the simulation puts them downwards and upwards. The step fits if it does
+    with the smaller limit in both directions. It does not fit if it does not with the larger limit in either.
 
     Args:
         prediction: of the step.
@@ -57,18 +58,18 @@ def verdict(prediction: Prediction, capacity: int | None = None, *, context: int
     context = prediction.device.context if context is None else context
     error = prediction.device.error
     room = capacity - context
-    retries = _retries(prediction, int(room / (1 + error)))
-    if retries is not None:
+    retries = [_retries(prediction, int(room / (1 + error)), way) for way in (DOWNWARDS, UPWARDS)]
+    if None not in retries:
         fit = Fit.UNKNOWN if prediction.trace.unmeasured else Fit.FITS
     else:
-        retries = _retries(prediction, int(room / (1 - error)))
-        fit = Fit.DOES_NOT_FIT if retries is None else Fit.UNKNOWN
-    return Verdict(fit, capacity, context, error, retries or 0)
+        retries = [_retries(prediction, int(room / (1 - error)), way) for way in (DOWNWARDS, UPWARDS)]
+        fit = Fit.DOES_NOT_FIT if retries == [None, None] else Fit.UNKNOWN
+    return Verdict(fit, capacity, context, error, max(each or 0 for each in retries))
 
 
-def _retries(prediction: Prediction, limit: int) -> int | None:
+def _retries(prediction: Prediction, limit: int, direction: int) -> int | None:
     """How often segments are given back under a limit; None if even that is not enough."""
-    allocator = CachingAllocator(prediction.settings, limit=max(limit, 0))
+    allocator = CachingAllocator(prediction.settings, limit=max(limit, 0), direction=direction)
     held: dict[int, Any] = {}
     try:
         for event in prediction.trace.events:

@@ -126,6 +126,23 @@ def test_what_the_allocator_gives_back_makes_a_step_fit_below_its_peak() -> None
     assert (tight.fit, tight.retries) == (Fit.FITS, 1)
 
 
+def test_a_step_that_fits_for_some_addresses_of_segments_alone_is_unknown() -> None:
+    """Of two free blocks of one size the lower is taken, and that of the larger segment keeps it from being whole."""
+    trace = Trace(starts=[("build", 0)])
+    place = Place("build", "aten.empty", "", "", "")
+    small, large = (trace.allocate(Block(size * MIB, place, "")) for size in (64, 128))
+    trace.free(large)
+    half = trace.allocate(Block(64 * MIB, place, ""))
+    trace.free(small)
+    trace.allocate(Block(64 * MIB, place, ""))
+    trace.free(half)
+    trace.allocate(Block(128 * MIB, place, ""))
+    prediction = examined(trace, device_named("H200"), AllocatorSettings())
+    assert prediction.reserved == 320 * MIB
+    fits = [verdict(prediction, capacity * MIB, context=0).fit for capacity in (180, 220, 280)]
+    assert fits == [Fit.DOES_NOT_FIT, Fit.UNKNOWN, Fit.FITS]
+
+
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
 
