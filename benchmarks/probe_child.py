@@ -17,7 +17,7 @@ from benchmarks.probe_configurations import OVER_TWO_GPUS, chosen
 
 def main(what: str, name: str) -> None:
     """Print the result; with several ranks, that of the first one."""
-    from harness.tools.probe.present_device import present_device
+    from harness.tools.probe.present_device import library
 
     rank = int(os.environ.get("LOCAL_RANK", 0))
     if "LOCAL_RANK" in os.environ:
@@ -26,8 +26,7 @@ def main(what: str, name: str) -> None:
         torch.cuda.set_device(rank)
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
     build, keywords = chosen(name)
-    with present_device():
-        pass  # compiled once for each version of torch, and not timed
+    library()  # compiled once for each version of torch, and not timed
     if what == "predict" and name in OVER_TWO_GPUS:
         keywords = {**keywords, "ranks": 2}
     found = _WORKS[what](build, keywords)

@@ -92,10 +92,9 @@ def _each(
     from transformers import GPT2LMHeadModel  # noqa: F401 - once, for all forks
 
     from harness.tools.probe import tracer  # noqa: F401
-    from harness.tools.probe.present_device import present_device
+    from harness.tools.probe.present_device import library
 
-    with present_device():
-        pass  # compiled once
+    library()  # compiled once; a thread for backward, which a fork lacks, is started by the forks
     works = [partial(_told, work, build) for build in builds.values()]
     for name, answer in zip(builds, isolated_all(works, _LIMITS, jobs), strict=True):
         yield name, {"error": str(answer)} if isinstance(answer, Stopped) else json.loads(answer)
