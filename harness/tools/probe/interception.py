@@ -41,7 +41,10 @@ _IN_PLACE = frozenset(
     if name.startswith(("aten::_foreach_", "aten::_fused_")) and name.partition(".")[0].endswith("_")
 )
 # The operators whose C++ code calls others, which come here in turn.
-_MADE_OF_OTHERS = (_aten._safe_softmax, _aten.index_put, _aten.index_put_, _aten.logsumexp, _aten._euclidean_dist)
+_MADE_OF_OTHERS = (
+    _aten._safe_softmax, _aten.index_put, _aten.index_put_, _aten.logsumexp, _aten._euclidean_dist,
+    _aten.binary_cross_entropy_with_logits,
+)  # fmt: skip
 # Views that C++ code makes on any device. A parameter needs one that no object of Python holds.
 _VIEWS = ("detach", "alias")
 # Operators that torch takes apart where the device has no kernel for them. A CPU build of torch has none.
@@ -120,6 +123,9 @@ class _Interception:
                 return operator.redispatch(keys & _BELOW, *arguments, **keywords)
             finally:
                 self._whole = outer
+        if packet is _aten.roll and len(arguments[1]) > 1:  # one dimension after the other (`roll_common`)
+            tensor, shifts, dims = arguments
+            return operator(operator(tensor, shifts[:1], dims[:1]), shifts[1:], dims[1:])
         with torch._C._ExcludeDispatchKeyGuard(KEYS):
             return self._ran(operator, packet, arguments, keywords)
 
@@ -163,6 +169,9 @@ class _Interception:
         elif packet in _WHOLE_LOSSES and not result.dim():
             count = max(each.numel() for each in arguments[:2])
             self._tracer.resized(result, count * result.element_size(), str(operator))
+        elif packet is _aten.col2im:  # made as large as the argument, and then given its shape (`col2im_cuda`)
+            size = arguments[0].numel() * result.element_size()
+            self._tracer.resized(result, max(size, self._storages.size(result)), str(operator))
         self._tracer.ran(operator, arguments, result)
         return result
 

@@ -19,12 +19,15 @@ _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.la
 
 
 class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Fake tensors only: `torch.tensor(…, device="cuda")` would make a real one on the device first."""
+    """Fake tensors only: `torch.tensor(…, device="cuda")` would make a real one on the device first.
+
+    Where an operator has no formula for fake tensors, torch would run its kernel on real ones of zeros.
+    """
 
     avoid_device_init = True
 
     def __init__(self) -> None:
-        super().__init__(allow_non_fake_inputs=True)
+        super().__init__(allow_fallback_kernels=False, allow_non_fake_inputs=True)
 
 
 class _Plan:

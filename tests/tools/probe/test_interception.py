@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,6 +97,37 @@ def test_the_backward_of_softmax_holds_a_product() -> None:
     found = predict(build).trace.blocks
     sizes = [each.bytes for each in found if "_softmax_backward_data" in each.place.operator]
     assert sizes[:2] == [256 * KIB] * 2
+
+
+def test_what_an_operator_makes_in_turn_is_counted() -> None:
+    """A roll of two dimensions makes one of the first; a loss of logits makes what its formula does."""
+
+    def build(rolls: bool) -> Step:
+        x, y = (torch.randn(256, 256, device="cuda") for _ in range(2))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits
+        return lambda: torch.roll(x, (1, 2), (0, 1)) if rolls else loss(x, y)
+
+    assert _sizes(partial(build, rolls=True), "step 1, forward", least=KIB) == [256 * KIB] * 2
+    assert _sizes(partial(build, rolls=False), "step 1, forward", least=KIB).count(256 * KIB) >= 2
+
+
+def test_a_fold_keeps_the_memory_of_its_patches() -> None:
+    def build() -> Step:
+        patches = torch.randn(1, 64 * 9, 1024, device="cuda")
+        return lambda: torch.nn.functional.fold(patches, (32, 32), 3, padding=1)
+
+    assert 9 * 256 * KIB in _sizes(build, "step 1, forward", least=KIB)
+
+
+def test_an_operator_without_a_formula_for_fake_tensors_is_named() -> None:
+    """None is run on real tensors, which a CUDA build of torch would make on a GPU."""
+
+    def build() -> Step:
+        cell, x = torch.nn.GRUCell(64, 64, device="cuda"), torch.randn(8, 64, device="cuda")
+        return lambda: cell(x)
+
+    with pytest.raises(Unseeable, match="_thnn_fused_gru_cell"):
+        predict(build)
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
