@@ -1,7 +1,7 @@
-"""A process that compiles a block of nanochat with its gradients, with what its environment says of tuning products.
+"""Compiles a block of nanochat with its gradients in a process whose environment sets how products are tuned.
 
-It does what the changelog's trainer does: torch is imported in an environment that is set, and then Inductor's question
-whether a GPU is big is answered by yes.
+As in the changelog's trainer, the environment is set before torch is imported; then Inductor's `is_big_gpu` is patched to
+return True.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""F-TRITON-OLDER-001: torch imports what wraps Triton's kernels with an older Triton, too.
+"""F-TRITON-OLDER-001: torch's wrapper of Triton kernels can be imported with an older Triton too.
 
 The older one is in a folder on PYTHONPATH: `pip install --no-deps --target older_triton triton==3.6.0`.
 """
@@ -28,7 +28,7 @@ class Import(Protocol):
     """How a name is imported; built as `Subject(setting)`."""
 
     def program(self, module: str, name: str) -> str:
-        """Return a program after which the name is a global one."""
+        """Return a program that defines the name as a global."""
         ...
 
 
@@ -55,7 +55,7 @@ def falsify(trial: Trial[Import]) -> None:
 
 
 def _ended(program: str, name: str, before: list[str]) -> dict[str, Any]:
-    """Run the program in a process that searches these folders first."""
+    """Run the program in a process with these folders first on its path."""
     search = {"PYTHONPATH": os.pathsep.join([*before, *sys.path])}
     try:
         done = completed([sys.executable, "-c", _LOOK, program, name], _SECONDS, environment={**os.environ, **search})
@@ -74,6 +74,6 @@ def _installed() -> Path:
 
 
 def _files_with(name: str, folder: Path) -> list[str]:
-    """Return the sources of a folder that have the name in them."""
+    """Return the source files of a folder that contain the name."""
     sources = [*folder.rglob("*.py"), *folder.rglob("*.pyi")]
     return sorted(str(path.relative_to(folder)) for path in sources if name in path.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""F-HSTU-SOURCE-TRITON-001: as many of the source's own tests of its Triton operators pass as the source says."""
+"""F-HSTU-SOURCE-TRITON-001: the stated number of the source's tests of its Triton operators pass."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from harness.tools.suite.session import Suite
 
 
 def falsify(trial: Trial[Files]) -> None:
-    """Run the tests in a process, from copies of their files and of the operators."""
+    """Run copies of the tests and of the operators in a separate process."""
     names: list[str] = trial.parameters["files"]
     root = trial.workspace / "suite"
     with trial.subject_fault():

@@ -1,4 +1,4 @@
-"""APR v2 files of tensors, by the writer and the reader of this project."""
+"""Writes and reads tensors as APR v2 files, with this project's writer and reader."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A plugin of pytest for the tests of the source's Triton operators: it stands in for what starts megatron's ranks.
+"""A pytest plugin for the tests of the source's Triton operators: it replaces the start of megatron's ranks.
 
-The tests ask for one rank and for a seed, and for nothing else of `commons.utils`.
+Of `commons.utils`, the tests use only the start of one rank and a seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _initialize_distributed() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the stand-ins before what is installed."""
+    """Let the replacements take precedence over installed packages."""
     package, module = ModuleType("commons.utils"), ModuleType("commons.utils.initialize")
     package.__path__ = []
     vars(package)["initialize"] = module

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-# What the plugin puts into the process of the tests: the evidence is about this source, too.
+# What the plugin imports in the process of the tests, so that the evidence includes this source.
 from falsifiers.recsys.reference import kernel_stand_ins
 from harness import Setting
 from harness.base import regular_file
 
 
 class SourceKernels:
-    """Files of `examples/hstu/test`, and what they import of `examples/hstu/ops` and `examples/commons/ops`."""
+    """Files of `examples/hstu/test`, and their imports from `examples/hstu/ops` and `examples/commons/ops`."""
 
     def __init__(self, setting: Setting) -> None:
         """The source's packages are on PYTHONPATH; the tests are beside them."""
@@ -23,7 +23,7 @@ class SourceKernels:
         self._names: list[str] = setting.parameters["files"]
 
     def files(self) -> Mapping[str, str]:
-        """Return the text of each file by its path, and settings of pytest that load the stand-ins."""
+        """Return the text of each file by its path, and settings of pytest that load the plugin."""
         tests = {name: self._ops.parent / "test" / name for name in self._names}
         operators = {f"ops/{path.relative_to(self._ops)}": path for path in self._ops.rglob("*.py")}
         common = {f"commons/ops/{path.relative_to(self._common)}": path for path in self._common.rglob("*.py")}

@@ -6,8 +6,7 @@ from harness import Setting
 class FromModule:
     """One statement."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting."""
+    def __init__(self, setting: Setting) -> None: ...
 
     def program(self, module: str, name: str) -> str:
         """See `Import`."""
