@@ -1,7 +1,7 @@
 """Compiles a block of nanochat with its gradients in a process whose environment sets how products are tuned.
 
-As in the changelog's trainer, the environment is set before torch is imported; then Inductor's `is_big_gpu` is patched to
-return True.
+As in the changelog's trainer, the environment is set before torch is imported; then Inductor's `is_big_gpu` is patched
+to return True.
 """
 
 import json
