@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -36,6 +35,7 @@ from harness.execution.messages import Imports, Start
 from harness.execution.progress import Progress
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
+from harness.execution.trial_pipes import trial_pipes
 from harness.execution.watch import Watch
 from harness.judging.judge import refutes, requested
 from harness.judging.observation import Ending, EndingKind, Observation
@@ -47,7 +47,6 @@ __all__ = ["LocalExecutor", "LocalExecutors"]
 _Shared = tuple[tuple[Path, ...], tuple[str, ...]]
 """Claims share fork servers that import from the same folders, and that get the same variables. Installed claims have
 folders of their own."""
-_PIPE_BYTES = 1 << 20
 _MODULES_AT_ONCE = 500
 """Maximum names in one request to the fork server, whose requests are bounded in size."""
 _COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -161,21 +160,21 @@ class LocalExecutor:
         watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, timed, is_refuted)
         self._introduce(request, log)
         try:
-            for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
-                made.make_folder()
+            for needed in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
+                needed.make_folder()
             strictjson.dump(_claim(request, started + request.seconds), folder / "claim.json")
             if self._lost is not None:
                 raise self._lost
-            with _pipes(watch.keys) as (ours, theirs):
-                self._server.start(self._request(request, folder), theirs)
-                for descriptor in theirs:
+            with trial_pipes(watch.keys) as (own_ends, trial_ends):
+                self._server.start(self._request(request, folder), trial_ends)
+                for descriptor in trial_ends:
                     os.close(descriptor)
-                theirs.clear()
-                watch.follow(*ours)
+                trial_ends.clear()
+                watch.follow(*own_ends)
             if watch.ending is not None and watch.ending.kind is EndingKind.COMPLETED and self._server.obstacle:
                 watch.ending = Ending(EndingKind.LOST, watch.phase, self._server.obstacle)
         except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's fault
-            watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
+            watch.ending = Ending(EndingKind.LOST, watch.phase, _start_error(error, folder))
         finally:
             telemetry = watch.sampler.stop()
         for line in files.kept():
@@ -346,7 +345,7 @@ def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:
     return (contract.falsifier,) if isolated else contract.entry_points
 
 
-def _told(error: Exception, folder: Path) -> str:
+def _start_error(error: Exception, folder: Path) -> str:
     """Describe why a trial could not be started, with a remedy if one is known."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error.filename or folder}: {error.strerror}; free some space there, or set TMPDIR to another folder"
@@ -369,38 +368,5 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
 @cache
 def _search_engine() -> str:
     """Return the entry point of the installed search engine; empty if there is none."""
-    return next(
-        (one.value for plugin in plugins("harness.search").values() for one in plugin.entry_points.values()), ""
-    )
-
-
-@contextmanager
-def _pipes(keys: Iterable[bytes]) -> Iterator[tuple[list[int], list[int]]]:
-    """Create the pipes of a trial: stdout, stderr, messages and control. Yields the harness's and the trial's ends.
-
-    The caller closes the trial's ends after the fork.
-
-    Args:
-        keys: for each key, the trial's ends contain one more pipe, with the key written to it.
-    """
-    ours: list[int] = []
-    theirs: list[int] = []
-    try:
-        for _ in range(3):
-            reading, writing = os.pipe()
-            ours.append(reading)
-            theirs.append(writing)
-            with suppress(OSError):  # beyond the user's pipe quota, the default size is enough
-                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        reading, writing = os.pipe()
-        ours.append(writing)
-        theirs.append(reading)
-        for key in keys:
-            reading, writing = os.pipe()
-            theirs.append(reading)
-            with open(writing, "wb") as pipe:
-                pipe.write(key)
-        yield ours, theirs
-    finally:
-        for descriptor in (*ours, *theirs):
-            os.close(descriptor)
+    entry_points = (point for plugin in plugins("harness.search").values() for point in plugin.entry_points.values())
+    return next((entry_point.value for entry_point in entry_points), "")

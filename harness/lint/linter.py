@@ -1,4 +1,4 @@
-"""Lint: whether a contract can both be satisfied and be refuted, and whether its thresholds have sources.
+"""Lint: checks that a contract can be satisfied and refuted, and that its thresholds have sources.
 
     for finding in lint(project.load(path)):
         print(finding.severity, finding.pointer, finding.message)
@@ -34,13 +34,13 @@ from harness.contract.rules import literals
 __all__ = ["UNDECIDED", "Finding", "Severity", "clause_place", "error", "lint", "undecided"]
 
 UNDECIDED = "undecided"
-"""The kind of the finding that lint could not decide."""
+"""The rule of the finding for an undecided contract."""
 
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
 _TARGET = """add 'target', such as {"type": "cpu"}, {"type": "cuda"} or {"device": "NVIDIA GB10"}"""
 _MANY = 100_000
-"""The length of a list that a falsifier can measure: a number for each step of a long run."""
+"""An assumed length of a measured list: one number for each step of a long run."""
 
 
 class Severity(StrEnum):
@@ -52,13 +52,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding(JsonDataclass):
-    """One thing that lint found."""
+    """One result of lint."""
 
     rule: str
-    """What kind of finding, such as "clause-unviolable"."""
+    """The rule, such as "clause-unviolable"."""
     severity: Severity
     pointer: str
-    """Where in the contract: a JSON pointer."""
+    """A JSON pointer into the contract."""
     message: str
     remedy: str
     example: JsonObject | None = None
@@ -66,10 +66,10 @@ class Finding(JsonDataclass):
 
 
 def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
-    """What a contract says wrongly, in a fixed order. `harness.tools.search.lint` finds what it cannot say.
+    """Return the findings on a contract, in a fixed order. `harness.tools.search.lint` checks satisfiability.
 
     Args:
-        search: the import roots of the project, whose code is searched for what is not written yet.
+        search: the import roots of the project, whose code is searched for TODO markers.
     """
     findings = [*_about_the_whole(contract), *_about_what_to_write(contract, search), *_about_thresholds(contract)]
     findings += _about_what_is_read_back(contract, search)
@@ -77,7 +77,7 @@ def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
 
 
 def undecided(why: str) -> Finding:
-    """The finding that lint could not decide whether a contract can hold and can fail."""
+    """Return the finding that it is undecided whether a contract can be satisfied and refuted."""
     message = f"whether the contract can hold and can fail is undecided: {why}"
     return warning(
         UNDECIDED, "", message, "make lists shorter and rules simpler, or add 'examples' that satisfy the contract"
@@ -109,7 +109,7 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
 
 
 def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
-    """Find what `harness new` left for the author to write. Until it is written, a run leaves no bundle."""
+    """Find TODO markers of `harness new`. Until they are replaced, a run writes no bundle."""
     for place, text in unwritten_texts(contract.document):
         yield warning("text-to-do", place, f"{text!r} is not written yet", "write this text")
     keys = {"falsifier": contract.falsifier, "subject": contract.subject}
@@ -120,7 +120,7 @@ def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator
 
 
 def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
-    """Find parameters that the judge compares with what ran, and that the falsifier's code never reads back."""
+    """Find parameters that the judge compares with resolved values, but that the falsifier never reads back."""
     requested = [
         (profile.name, name)
         for profile in contract.profiles.values()
@@ -174,7 +174,7 @@ def _without_source(place: str, what: str, key: str) -> Finding:
 
 
 def _about_lengths(contract: Contract) -> Iterator[Finding]:
-    """Find rules that would be NOT_MEASURED on a long list, because the contract declares no greatest length."""
+    """Find rules that would be NOT_MEASURED on a long list, because the contract declares no maximum length."""
     left = Allowance(len(contract.mutants)).left
     shapes = largest_shapes(contract, _MANY)
     for index, rule in enumerate(contract.rules):

@@ -1,6 +1,6 @@
-"""What `harness lint` says of the patches of a contract's mutants.
+"""Lint of the patches of a contract's mutants.
 
-A contract whose patch does not fit can still run: the mutant is inconclusive, and the subject is judged.
+A contract with a patch that does not apply can run: the mutant is inconclusive, and the subject is judged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["about_patches"]
 
 
 def about_patches(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
-    """Yield an error for each patch that does not fit the sources as they are.
+    """Yield an error for each patch that does not apply to the present sources.
 
     A patch of a module that the falsifier imports gets a warning: it changes the falsifier too, while a
     mutant must die of what the subject does. In the falsifier's own module, a patch changes one class or function.

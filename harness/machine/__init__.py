@@ -1,1 +1,1 @@
-"""What this machine offers and how it behaves. This is the lowest package that asks NVML, /proc or git."""
+"""The hardware, software and telemetry of this machine. Only this package queries NVML, /proc and git."""

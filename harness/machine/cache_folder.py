@@ -9,11 +9,11 @@ __all__ = ["NoCacheFolderError", "cache_folder", "made_cache_folder"]
 
 
 class NoCacheFolderError(Exception):
-    """The cache folder is unknown or cannot be created. It is unknown, for example, in a container without the user."""
+    """The cache folder is unknown, as in a container without the user's home folder, or cannot be created."""
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that are expensive to make again: $HARNESS_CACHE_DIR, or the XDG cache folder.
+    """Return the cache folder: $HARNESS_CACHE_DIR, or the XDG cache folder.
 
     Raises:
         NoCacheFolderError: neither variable is set, and the user has no home folder.

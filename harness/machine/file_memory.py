@@ -1,12 +1,12 @@
-"""Keeps what commands read out of files in the cache folder, until the files change.
+"""Caches values that are computed from files, in the cache folder, until the files change.
 
     memory = FileMemory("mentions", root, pattern)
     for file in files:
         memory.of(file, ids_in)  # reads the file only if it changed
     memory.save()
 
-A file of the same inode, size and times is taken as unchanged. What is kept counts only as it was written: its first
-line is a digest of the rest, so a damaged or edited document is forgotten. You may delete it at any time.
+A file with the same inode, size and times counts as unchanged. The first line of the cache's document is a digest of
+the rest, so a damaged or edited document is ignored. You may delete it at any time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["FileMemory", "identity", "keep", "recall"]
 
 T = TypeVar("T")
 _LARGEST = 1 << 30
-"""Bytes of a document: an index has some 1,700 for each bundle."""
+"""Maximum bytes of a document. An index has about 1,700 for each bundle."""
 
 
 def identity(path: str, *, of_target: bool = False) -> str:
-    """Return the inode, size and times of a file: if it is the same, the content is taken as unchanged.
+    """Return inode, size and times of a file. While they are equal, the content counts as unchanged.
 
     Args:
         of_target: if the path is a link, use the file to which it leads.
@@ -44,13 +44,13 @@ def identity(path: str, *, of_target: bool = False) -> str:
 
 @final
 class FileMemory:
-    """A value for each name, as JSON has it. Names that are not asked for between two saves are forgotten."""
+    """A cache of JSON values by name. A save drops names that were not read since the last save."""
 
     def __init__(self, kind: str, root: Path | None, key: str, folder: Path | None = None) -> None:
         """Args:
-        kind: the beginning of the document's name.
-        root: of the project; None to remember nothing.
-        key: what the values depend on besides the files.
+        kind: the prefix of the document's name.
+        root: the root of the project; None for no cache.
+        key: an input of the values besides the files.
         folder: of the document; None for the user's cache folder.
         """
         self._place = kind, root, key, folder
@@ -59,7 +59,7 @@ class FileMemory:
         self._asked: dict[str, Any] = {}
 
     def of(self, file: str, make: Callable[[str], T]) -> T:
-        """Return the value of a file; `make` computes it from the file alone. Links are followed."""
+        """Return the value of a file, which `make` computes from the file alone. Links are followed."""
         if file not in self._asked:
             try:
                 state = identity(file, of_target=True)
@@ -70,28 +70,28 @@ class FileMemory:
         return value
 
     def knows(self, name: str, state: str) -> bool:
-        """Whether a value was kept of this name in this state."""
+        """Whether there is a value for this name in this state."""
         return name in self._known and self._known[name][0] == state
 
     def get(self, name: str) -> Any:
-        """Return what is kept of a name."""
+        """Return the value of a name."""
         self._asked[name] = self._known[name]
         return self._known[name][1]
 
     def put(self, name: str, state: str, value: T) -> T:
-        """Remember a value of a name in this state."""
+        """Store a value for a name in this state."""
         self._asked[name] = [state, value]
         return value
 
     def save(self) -> None:
-        """Keep the values of the names that were asked for."""
+        """Write the values that were read or stored since the last save."""
         kind, root, key, folder = self._place
         if root is not None and self._asked != self._known:
             keep(kind, root, key, self._asked, folder)
 
 
 def recall(kind: str, root: Path, key: str, folder: Path | None = None) -> Any:
-    """Return what was kept for a project with this key; None if there is nothing, or something else changed it."""
+    """Return a project's document for this key; None if there is none, or it was damaged."""
     with suppress(OSError, ValueError, NoCacheFolderError):
         digest, _, text = regular_file.read(_file(kind, root, folder), _LARGEST).partition(b"\n")
         if digest == _digest(key, text):
@@ -100,7 +100,7 @@ def recall(kind: str, root: Path, key: str, folder: Path | None = None) -> Any:
 
 
 def keep(kind: str, root: Path, key: str, document: Any, folder: Path | None = None) -> None:
-    """Keep a document of JSON values for a project. Without a writable cache folder nothing is kept."""
+    """Write a project's document. Without a writable cache folder, do nothing."""
     text = json.dumps(document).encode()
     with suppress(OSError, NoCacheFolderError):
         file = _file(kind, root, folder)

@@ -1,4 +1,4 @@
-"""What git says of a checkout: its commit, which files differ from it, and its history.
+"""Queries git for the commit of a checkout, the files that differ from it, and its history.
 
 A repository's own configuration can name programs (hooks, filters, a monitor of files, a transport), and its replaced
 objects and grafts can give false answers. `git` is the one function of the harness that calls git, and prevents both.
@@ -21,9 +21,9 @@ from harness.machine import timebox
 __all__ = ["Ancestry", "ancestry", "commit", "differing", "git", "is_untracked"]
 
 _SECONDS, _HISTORY_SECONDS = 10.0, 60.0
-"""How long git may take, and how long to list a history. A million commits take about ten seconds."""
+"""Time limits of git, and of listing a history. A million commits take about ten seconds."""
 _LARGEST = 1 << 30
-"""Bytes of a source file, which can be a shared library."""
+"""Maximum bytes of a source file, which can be a shared library."""
 _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
@@ -45,12 +45,12 @@ class Ancestry:
     """The commits in the history of a checkout."""
 
     revisions: frozenset[str]
-    """Full object names, including the commit that is checked out."""
+    """Full object names, including the current commit."""
     obstacle: str = ""
     """Why commits of the history may be missing here; empty if it is complete."""
 
     def lacks(self, revision: str | None) -> str:
-        """The reason why a commit cannot be said to be in this history; empty if it is in it."""
+        """Return why a commit is not, or not known to be, in this history; empty if it is."""
         if revision is None:
             return "the record names no commit"
         if revision in self.revisions:
@@ -67,10 +67,10 @@ def git(
 ) -> timebox.Answer[bytes]:
     """Run a git command in a folder and return its stdout.
 
-    No hook and no transport runs. Call only commands that compare no content of files: a filter of the repository
+    No hook and no transport runs. Use only commands that do not read the content of files: a filter of the repository
     would run. Such commands are rev-parse, rev-list, ls-tree, ls-files, and cat-file without --filters and --textconv.
     """
-    # A hook or a wrapper may point GIT_DIR elsewhere.
+    # A hook or a wrapper may have set GIT_DIR.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _VARIABLES
     # Not as `-c NAME=VALUE`: a name can contain an equals sign.
     environment["GIT_CONFIG_COUNT"] = str(len(_SETTINGS))
@@ -93,13 +93,13 @@ def commit(root: Path) -> timebox.Answer[str]:
 
 
 def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.Answer[list[str]]:
-    """Return the files whose contents are not those of the commit, sorted; also those outside of the checkout.
+    """Return the files whose contents differ from the commit or that are outside of the checkout, sorted.
 
-    Git's index and its settings for files, which can hide a change, are not asked.
+    Git's index and its settings for files are not used, because they can hide a change.
 
     Args:
         root: any folder inside the checkout.
-        digests: the sha256 of contents by the paths of their files from `root`.
+        digests: SHA-256 of contents, by path relative to `root`.
     """
     names = [name for name in sorted(digests) if "\n" not in name]
     resolved = cache(os.path.realpath)  # files share their folders
@@ -114,14 +114,14 @@ def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.
 
 
 def _tracked(resolved: Callable[[Path], str], root: Path, name: str) -> str:
-    """The path, from the root, of the file that a link in the checkout leads to."""
+    """Return the path, relative to the root, of the target of a link in the checkout."""
     file = root / name
     place = resolved(file) if file.is_symlink() else os.path.join(resolved(file.parent), file.name)
     return os.path.relpath(place, resolved(root))
 
 
 def _is_blob(file: Path, digest: str, blob: str | None) -> bool:
-    """Whether a file has this digest, and git's name for its content."""
+    """Whether a file's content has this digest and this git object name."""
     try:
         content = regular_file.read(file, _LARGEST)
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def _is_blob(file: Path, digest: str, blob: str | None) -> bool:
 
 
 def is_untracked(path: Path) -> bool:
-    """Whether a file lies in a git checkout that neither tracks nor ignores it; False if git cannot tell."""
+    """Whether a file is in a git checkout that neither tracks nor ignores it; False if git fails."""
     return bool(git(path.parent, "ls-files", "--others", "--exclude-standard", "--", f":(literal){path.name}").value)
 
 

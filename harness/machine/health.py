@@ -1,12 +1,12 @@
-"""Whether a GPU still works: NVML answers for it, and its driver has reported no broken hardware.
+"""Checks that a GPU works: NVML answers for it, and its driver has reported no hardware error.
 
-    health = Health(gpu)     # from now on the driver's errors are noted
+    health = Health(gpu)     # starts recording the driver's errors
     …
     if reason := health.broken():
         …                    # use another GPU
 
-NVIDIA's list of Xid errors says which of them a program can cause, such as 13 and 31. Those are not read here, so a
-subject that fails is not taken for a GPU that does.
+Xid errors that a program can cause, such as 13 and 31, are ignored, according to NVIDIA's list, so that a failing
+subject does not count as a broken GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _XIDS = {
 }
 """Errors that no program can cause (https://docs.nvidia.com/deploy/xid-errors)."""
 _LOST = {6: "NVML finds it no more", 11: "interrupt problem", 15: "GPU is lost", 16: "GPU requires a reset"}
-"""NVML's error numbers for a device that is gone."""
+"""NVML's error numbers for a lost device."""
 _XID_EVENT = 8
 """nvmlEventTypeXidCriticalError."""
 
@@ -48,7 +48,7 @@ class MemoryGib(NamedTuple):
 
 @final
 class Health:
-    """Watches one GPU. Without NVML, nothing is known against the GPU."""
+    """Monitors one GPU. Without NVML, the GPU counts as healthy."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self._board = nvml.Device(gpu.uuid), nvml.Device(gpu.parent or gpu.uuid)
@@ -62,7 +62,7 @@ class Health:
             self._events = events.value if registered.reason is None else None
 
     def broken(self) -> str:
-        """Why the GPU must not be used any more; empty if nothing is known against it."""
+        """Return why the GPU must not be used any more; empty if it is healthy."""
         while self._session is not None and self._events is not None and not self._reason:
             event = self._session.ask("nvmlEventSetWait_v2", self._events, 0)
             if event.reason is not None:  # none is left
@@ -73,6 +73,6 @@ class Health:
         return self._reason
 
     def memory_gib(self) -> MemoryGib | None:
-        """The GPU's memory; None if NVML does not tell it, as of a GPU without memory of its own."""
+        """Return the GPU's memory; None if NVML does not report it, as with unified memory."""
         memory = self._gpu.ask("nvmlDeviceGetMemoryInfo").value
         return MemoryGib(memory.total / 2**30, memory.free / 2**30) if memory is not None and memory.total else None

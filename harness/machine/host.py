@@ -25,7 +25,7 @@ __all__ = ["Gpu", "Host", "probe", "promised_gpu"]
 _TOTAL_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _CGROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 20.0
-"""How long the driver may take to answer. Then the machine counts as having no GPU."""
+"""Time limit of the driver's answer. After it, the machine counts as having no GPU."""
 _GIVEN_BY_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
@@ -45,13 +45,13 @@ class Gpu(JsonDataclass):
     """Such as "12.1"."""
     memory_bytes: int | None
     memory_source: str
-    """Where `memory_bytes` was read, such as "NVML", or why it could not be read."""
+    """The source of `memory_bytes`, such as "NVML", or why it could not be read."""
     unified: bool | None
-    """Whether the GPU has no memory of its own and shares the system's; None if unknown."""
+    """Whether the GPU has unified memory; None if unknown."""
     reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Why fields are None, by field name."""
     parent: str = ""
-    """Of a MIG slice, the uuid of the GPU that it is a part of. It has that GPU's index. Empty for a whole GPU."""
+    """The uuid of the parent GPU of a MIG slice, whose index the slice has; empty for a whole GPU."""
 
     @property
     def key(self) -> str:
@@ -69,7 +69,7 @@ class Host(JsonDataclass):
     """The processor architecture, such as "x86_64" or "aarch64"."""
     kernel: str
     cpu_count: int
-    """Processors that this process may use. Under taskset, Slurm or a cpuset these are not all processors."""
+    """CPUs that this process may use. Under taskset, Slurm or a cpuset these are not all."""
     memory_bytes: int | None
     memory_source: str
     disk: Path
@@ -80,7 +80,7 @@ class Host(JsonDataclass):
     """Why `gpus` is empty; else None."""
     driver: str | None
     cuda_driver_version: str | None
-    """The newest CUDA that the driver can run, such as "13.0"."""
+    """The newest CUDA version that the driver supports, such as "13.0"."""
     notes: tuple[str, ...] = ()
 
 
@@ -116,7 +116,7 @@ def probe(disk: Path | None = None) -> Host:
 
 
 def promised_gpu() -> str:
-    """Return the variable with which Slurm says that it gave this process a GPU; empty if it gave none."""
+    """Return the name of the variable by which Slurm assigned a GPU to this process; empty if it assigned none."""
     for name in _GIVEN_BY_SLURM:
         value = os.environ.get(name, "")
         if value and not (name == "SLURM_GPUS_ON_NODE" and value == "0"):
@@ -184,7 +184,7 @@ def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
 
 
 def _slices(session: nvml.Session, handle: Any, gpu: Gpu) -> Iterator[Gpu]:
-    """The slices into which MIG divides a GPU. CUDA cannot use the GPU itself meanwhile."""
+    """Yield the MIG slices of a GPU. CUDA cannot use a GPU with slices as a whole."""
     for place in range(session.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
         answer = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
         if answer.reason is None:
@@ -194,7 +194,7 @@ def _slices(session: nvml.Session, handle: Any, gpu: Gpu) -> Iterator[Gpu]:
 
 
 def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu) -> Gpu:
-    """Return the GPU with its memory. A unified device (GB10) answers NOT_SUPPORTED and uses the system's memory."""
+    """Return the GPU with its memory. A GPU with unified memory (GB10) reports NOT_SUPPORTED."""
     answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
     if answer.code == nvml.NOT_SUPPORTED:
         source = f"system memory, unified; {answer.reason}"
@@ -216,11 +216,11 @@ def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu) -> Gpu:
 
 
 def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | None]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, and a sentence if it hides some.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES makes visible, in its order, and a sentence if it hides some.
 
     As in CUDA, the list ends at the first entry that names no device. Numbers are NVML's indices. CUDA uses the same
-    numbers if all GPUs are of one model, or under CUDA_DEVICE_ORDER=PCI_BUS_ID. The entry of a GPU that MIG divides
-    stands for its first slice.
+    numbers if all GPUs are of one model, or under CUDA_DEVICE_ORDER=PCI_BUS_ID. The entry of a GPU with MIG slices
+    means its first slice.
     """
     if variable is None:
         return gpus, None

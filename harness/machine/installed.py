@@ -1,4 +1,4 @@
-"""Finds what profiles require beside a GPU: torch and Vulkan. Neither is loaded into this process.
+"""Finds torch and Vulkan, without loading them into this process.
 
     for tool in vulkan():
         print(tool.details["adapter"], tool.reason)
@@ -24,7 +24,7 @@ from harness.machine import timebox
 __all__ = ["SECONDS", "Tool", "folder_of", "of_python", "torch", "vulkan", "vulkan_gpu"]
 
 SECONDS = 10.0
-"""How long one command may take."""
+"""Time limit of one command."""
 
 _WGPU = """
 import json, wgpu
@@ -36,7 +36,7 @@ print(json.dumps([{str(key): str(value) for key, value in dict(one.info).items()
 @final
 @dataclass(frozen=True)
 class Tool:
-    """One tool: its version, place and abilities, or why it is missing."""
+    """One tool: version, path and capabilities, or why it is missing."""
 
     name: str
     version: str | None = None
@@ -57,7 +57,7 @@ def folder_of(package: str) -> Path | None:
 
 
 def _assigned(source: str, name: str) -> str | None:
-    """Return the text that a line of Python assigns to a name; None if it assigns no text."""
+    """Return the string literal that a Python source assigns to a name; None if there is none."""
     match = re.search(rf"^{name}\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]", source, re.MULTILINE)
     return match[1] if match else None
 
@@ -105,7 +105,7 @@ def vulkan() -> tuple[Tool, ...]:
 
 
 def vulkan_gpu() -> str | None:
-    """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
+    """Return the uuid of Vulkan's first GPU in NVML's form; None if vulkaninfo does not report it."""
     answer = timebox.run(["vulkaninfo", "--summary"], SECONDS) if shutil.which("vulkaninfo") else None
     for block in re.split(r"^GPU\d+:\s*$", (answer and answer.value) or "", flags=re.MULTILINE)[1:]:
         values = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))

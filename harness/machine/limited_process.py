@@ -1,4 +1,4 @@
-"""Work on untrusted files or with a user's code, in a process with limited time and memory.
+"""Runs work on untrusted input or with a user's code in a process with limited time and memory.
 
     answer = isolated(lambda: strictjson.dumps(work()).encode(), Limits(seconds=60))
 
@@ -40,21 +40,21 @@ from harness.machine.process_control import adopt_orphans, die_with_parent, end_
 __all__ = ["Limits", "Stopped", "completed", "decoded", "isolated", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
-"""How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
+"""Time limit for a process to end after it closed its pipe. The other processes wait meanwhile."""
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 10.0
-"""How long a process may take to end its descendants."""
+"""Time limit for a process to end its descendants."""
 _WHOLE = b"\n+"
-"""The end of an answer. Without it, the process ended before it had written everything."""
+"""Marks the end of an answer. Without it, the answer is truncated."""
 _END_OF_OUTPUT = 256 << 10
-"""Bytes that are kept of what a command writes."""
+"""Maximum bytes of a command's output, from its end."""
 _AHEAD = 8
-"""How many works may be started before the first is done, per running process. Their answers stay in memory."""
+"""Maximum works per running process that start before the first is done. Their answers stay in memory."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one work may use."""
+    """Limits of one work."""
 
     seconds: float = 60.0
     """CPU time of its own process. On a busy machine, the work may take longer. `inf` sets no limit."""
@@ -122,7 +122,7 @@ def completed(
 
 
 def decoded(answer: bytes) -> Any:
-    """Return the JSON document that the work of a process wrote: code of the harness, so its form is not checked."""
+    """Parse the JSON document of a work. The harness wrote it, so its form is not checked."""
     return json.loads(answer)
 
 
@@ -175,7 +175,7 @@ def _running(children: Iterable[_Child]) -> int:
 
 
 class _Child:
-    """One work, in its process."""
+    """The process of one work."""
 
     def __init__(self, work: Callable[[], bytes], limits: Limits) -> None:
         self.outcome: bytes | Stopped | None = None
@@ -251,7 +251,7 @@ class _Child:
 
 
 def _supervise(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
-    """Run a work in a child. When it ends, or this process's parent does, end all descendants; end as the work did."""
+    """Run a work in a child. When the child or the parent ends, end all descendants and exit like the child."""
     try:
         signals: list[int] = []
         signal.signal(signal.SIGINT, signal.SIG_IGN)

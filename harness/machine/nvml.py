@@ -1,4 +1,4 @@
-"""Asks NVML, NVIDIA's management library. Every answer is a value, or None with a reason. All code asks it here.
+"""Queries NVML, NVIDIA's management library. Every answer is a value, or None with a reason.
 
     session = nvml.connect()
     if isinstance(session, str):
@@ -6,7 +6,7 @@
     else:
         print(session.ask("nvmlSystemGetDriverVersion").value)
 
-NVML creates no CUDA context, so the asking process does not appear on the device.
+NVML creates no CUDA context, so the querying process does not appear on the device.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Reading:
 @final
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process with a compute context on a GPU. `memory_bytes` is None if the driver does not tell it."""
+    """One process with a compute context on a GPU. `memory_bytes` is None if the driver does not report it."""
 
     pid: int
     memory_bytes: int | None
@@ -96,7 +96,7 @@ def cuda_version(number: int | None) -> str | None:
 
 @final
 class Device:
-    """A GPU or a MIG slice, by its uuid. Every question finds it anew, so a lost device says so."""
+    """A GPU or a MIG slice. Every query looks it up by its uuid, so that a lost device is detected."""
 
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid

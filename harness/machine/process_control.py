@@ -35,7 +35,7 @@ def adopt_orphans() -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """The living descendants of a process, parents before children."""
+    """Return the running descendants of a process, parents before children."""
     children: dict[int, list[int]] = {}
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         fields = stat_fields(pid)
@@ -65,9 +65,9 @@ def end_descendants() -> bool:
 
 
 def end_tree(root: int, began: int | None) -> None:
-    """Kill all descendants of a process, and then the process, also if all of them are stopped.
+    """Kill all descendants of a process, and then the process, even if they are suspended.
 
-    The process must adopt its orphans. Then none of them leaves its tree as long as it exists.
+    The process must adopt its orphans, so that none of them leaves its tree while it exists.
 
     Args:
         began: when the process started. Another process with this id is not killed.
@@ -89,7 +89,7 @@ def _kill(pids: Iterable[int]) -> None:
 
 
 class _Adopting:
-    """How many blocks adopt orphans at present, and what the first one found."""
+    """The number of active blocks that adopt orphans, and the state before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -103,7 +103,7 @@ _ADOPTING = _Adopting()
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """Adopt the orphans of trials until the end of the block, and end them there.
+    """Adopt the orphans of trials during the block, and end them at its end.
 
     Code under test can kill every other process that would end what it leaves. Of several blocks at a time, the last
     one ends the orphans. They are children in other sessions: no process of a trial can join this one's. Children from
@@ -127,7 +127,7 @@ def adopting() -> Iterator[None]:
 
 
 def _end_adopted(others: frozenset[int]) -> None:
-    """Kill and reap the children in other sessions, except some and those that this process has started."""
+    """Kill and reap the children in other sessions, except `others` and those that this process started."""
     deadline = time.monotonic() + _END_SECONDS
     while (strangers := frozenset(_strangers()) - others) and time.monotonic() < deadline:
         if not (adopted := strangers - _started_here()):
@@ -140,7 +140,7 @@ def _end_adopted(others: frozenset[int]) -> None:
 
 
 def _started_here() -> set[int]:
-    """Return the ids of the processes for which this one has an object of `subprocess`."""
+    """Return the ids of the processes that this process started with `subprocess`."""
     return {popen.pid for popen in gc.get_objects() if isinstance(popen, subprocess.Popen)}
 
 
@@ -150,7 +150,7 @@ def _adopts() -> bool:
 
 
 def _strangers() -> list[int]:
-    """The ids of the children of this process that are in other sessions."""
+    """Return the ids of the children of this process in other sessions."""
     own = os.getpid()
     pids = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):

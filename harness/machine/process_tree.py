@@ -19,9 +19,9 @@ Readings = tuple[dict[str, float | int | None], dict[str, str]]
 """Cells by column, and the reasons for those that are None."""
 
 _DISCOVERY_SHARE = 0.003
-"""The share of one processor that finding descendants may cost. It reads every process of the machine."""
+"""Maximum share of one CPU for finding descendants, which reads all processes of the machine."""
 _DEEPEST = 1000
-"""The most generations to walk up. Processes start and end during the walk, so it needs a bound."""
+"""Maximum generations to walk up. Processes start and end during the walk, so it needs a bound."""
 
 
 def started(pid: int) -> int | None:
@@ -50,7 +50,7 @@ def stat_fields(pid: int) -> list[bytes] | None:
 
 @final
 class ProcessTree:
-    """Watches processes over time. A process that was found once stays watched when its parent ends."""
+    """Monitors processes over time. A known process stays monitored when its parent ends."""
 
     def __init__(self) -> None:
         self._roots: list[int] = []
@@ -61,7 +61,7 @@ class ProcessTree:
         self._discover_at = 0.0
 
     def owns(self, pid: int) -> bool:
-        """Whether a process is or was part of the tree, even if no sample has found it yet."""
+        """Whether a process is or was part of the tree, even if no sample contains it yet."""
         line = [pid]
         while line[-1] not in self._ever:
             parent = _parent(line[-1])
@@ -78,7 +78,7 @@ class ProcessTree:
         return any(fields is not None and fields[0] in (b"T", b"t") for fields in states)
 
     def delays(self) -> dict[str, int]:
-        """Return how many nanoseconds each thread has waited for a processor; empty if the kernel does not say."""
+        """Return the nanoseconds that each thread has waited for a CPU; empty if the kernel does not report it."""
         waits: dict[str, int] = {}
         for place in (path for pid in list(self._known) for path in glob(f"/proc/{pid}/task/*/schedstat")):
             with suppress(OSError, ValueError, IndexError), regular_file.opened(Path(place)) as file:
@@ -86,7 +86,7 @@ class ProcessTree:
         return waits
 
     def add(self, pid: int) -> None:
-        """Watch a process and its descendants, present and future."""
+        """Monitor a process and its present and future descendants."""
         self._roots.append(pid)
         self._ever.add(pid)
         self._discover_at = 0.0

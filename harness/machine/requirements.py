@@ -1,4 +1,4 @@
-"""Checks requirements of a profile or a mutant against a host. A shortfall states what is needed and what was found.
+"""Checks requirements of a profile or a mutant against a host. A shortfall states required and available values.
 
 The contract's schema has checked the requirements themselves.
 """
@@ -30,14 +30,14 @@ _GIB = 2**30
 
 
 class Requirements(TypedDict, total=False):
-    """What a profile or a mutant requires of a machine."""
+    """The requirements of a profile or a mutant."""
 
     device: str
     """"cuda" or "any"."""
     memory_gib: float
     """The memory of the GPU if the device is "cuda", else of the system."""
     compute_capability: str
-    """At least this, such as "9.0"."""
+    """The minimum, such as "9.0"."""
     gpus: int
     """The number of GPUs that meet the other requirements."""
     modules: Sequence[str]
@@ -50,10 +50,10 @@ class Requirements(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Fit:
-    """The GPUs and the shortfalls of a host, for the device that the user asked for."""
+    """The usable GPUs and the shortfalls of a host, for the requested device."""
 
     gpus: tuple[Gpu, ...]
-    """The GPUs that a trial could use, in the host's order; empty if it runs on the CPU."""
+    """The GPUs that a trial can use, in the host's order; empty if it runs on the CPU."""
     lacks: tuple[str, ...]
     """Reasons why the host does not meet the requirements; empty if it does."""
 
@@ -63,7 +63,7 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
 
     Args:
         requires: as for `shortfalls`.
-        device: what the command line asks for: "auto", "cpu", "cuda" for any GPU, or "cuda:N". "auto" is a GPU only
+        device: the requested device: "auto", "cpu", "cuda" for any GPU, or "cuda:N". "auto" is a GPU only
             if one is required.
     """
     on_gpu = requires["device"] == "cuda"
@@ -82,7 +82,7 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
 
 
 def shortfalls(requires: Requirements, host: Host) -> list[str]:
-    """Every reason why this host cannot meet these requirements; empty if it can.
+    """Return why this host does not meet the requirements; empty if it does.
 
     Args:
         requires: of a profile or a mutant. The machine is asked for its Vulkan adapters when first one is required.
@@ -92,9 +92,9 @@ def shortfalls(requires: Requirements, host: Host) -> list[str]:
 
 
 def out_of_reach(requires: Requirements, host: Host) -> list[str]:
-    """Why no installation makes this host meet these requirements: memory, compute capability and the number of GPUs.
+    """Return the shortfalls of hardware: memory, compute capability and the number of GPUs.
 
-    A host on which no GPU was found may have a broken driver, so that nothing about its GPUs is known.
+    A host without a detected GPU may have a broken driver, so it has no such shortfalls of GPUs.
     """
     if _needs_gpu(requires) and not host.gpus:
         return []
@@ -107,13 +107,13 @@ def out_of_reach(requires: Requirements, host: Host) -> list[str]:
 
 
 def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:
-    """The GPUs that meet what is required of one GPU, in the host's order; none if no GPU is asked for."""
+    """Return the GPUs that meet the requirements, in the host's order; empty if no GPU is required."""
     if not _needs_gpu(requires):
         return ()
     gpus = tuple(gpu for gpu in host.gpus if not any(lacks(requires, gpu) for lacks in (_gpu_memory, _gpu_capability)))
     if requires.get("vulkan") != "gpu" or len(host.gpus) < 2:
         return gpus
-    # A trial takes Vulkan's first GPU, because CUDA_VISIBLE_DEVICES hides none from Vulkan. It must be the leased one.
+    # CUDA_VISIBLE_DEVICES does not affect Vulkan, so a trial uses Vulkan's first GPU. It must be the leased one.
     first = _vulkan_gpu() or host.gpus[0].uuid
     return tuple(gpu for gpu in gpus if gpu.uuid == first)
 
@@ -141,7 +141,7 @@ def _capability(requires: Requirements, host: Host) -> list[str]:
 
 
 def _of_one_gpu(lacks: Callable[[Requirements, Gpu], str], requires: Requirements, host: Host) -> list[str]:
-    """Why the first GPU does not meet a requirement, which no GPU meets."""
+    """Return how the first GPU falls short of a requirement that no GPU meets."""
     if not host.gpus:
         # The requirement `device` reports the missing GPU already.
         return [] if requires.get("device") == "cuda" else _device({"device": "cuda"}, host)
@@ -150,7 +150,7 @@ def _of_one_gpu(lacks: Callable[[Requirements, Gpu], str], requires: Requirement
 
 
 def _gpu_memory(requires: Requirements, gpu: Gpu) -> str:
-    """What a GPU lacks of the required memory; empty if it has enough."""
+    """Return how a GPU falls short of the required memory; empty if it does not."""
     needed = requires.get("memory_gib", 0)
     if not needed:
         return ""
@@ -159,7 +159,7 @@ def _gpu_memory(requires: Requirements, gpu: Gpu) -> str:
 
 
 def _gpu_capability(requires: Requirements, gpu: Gpu) -> str:
-    """How a GPU falls short of the required compute capability; empty if it does not."""
+    """Return how a GPU falls short of the required compute capability; empty if it does not."""
     needed = requires.get("compute_capability")
     if needed is None:
         return ""
@@ -286,7 +286,7 @@ def _gpu_modules(modules: Iterable[str], host: Host) -> list[str]:
 
 
 def _torch(host: Host) -> list[str]:
-    """A torch that was built for the CPU, or for a newer driver, finds no GPU.
+    """Return the shortfall of a torch that was built for the CPU or for a newer driver, so that it finds no GPU.
 
     A driver runs code that was built for any minor version of its CUDA ("Minor Version Compatibility" in NVIDIA's CUDA
     Compatibility guide).
@@ -308,9 +308,9 @@ def _major(version: str) -> int:
 
 
 def _triton(host: Host) -> list[str]:
-    """Triton compiles its launcher with a C compiler and Python's headers, as its runtime/build.py does.
+    """Return the shortfall of the C compiler and Python's headers that Triton's runtime/build.py needs.
 
-    Triton reads the variable CC too, but the environment of a trial does not contain it.
+    Triton also reads the variable CC, but the environment of a trial does not contain it.
     """
     if not (shutil.which("gcc") or shutil.which("clang")):
         return ["needs a C compiler, with which Triton builds its launcher (Debian: apt install gcc)"]

@@ -1,4 +1,4 @@
-"""Samples one GPU through NVML, and tells whether the driver saw a trial's processes on it."""
+"""Samples one GPU through NVML, and determines whether the driver lists a trial's processes on it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _COLUMNS: dict[str, tuple[Callable[[Any], float | int], str, *tuple[int, ...]]] 
 @final
 @dataclass(frozen=True, slots=True)
 class DriverResidency:
-    """Whether the driver saw a trial on the GPU that it leased. The trial itself cannot forge this."""
+    """Whether the driver lists a trial on its leased GPU. The trial itself cannot forge this."""
 
     seen: bool | None
     """True if NVML listed a process of the trial in any sample. False if NVML answered every time and listed none.
     None if unknown."""
     peak_bytes: int | None
-    """The largest device memory of the trial's processes together, in bytes, as NVML reports it."""
+    """Peak device memory of the trial's processes together, in bytes, as reported by NVML."""
     reason: str | None
     """Why `seen` is None; if it is not, why `peak_bytes` is None."""
 
@@ -112,7 +112,7 @@ class GpuProbe:
         return sum(known)
 
     def _note_strangers(self, pids: Set[int]) -> None:
-        """Detect ids that no process here has. The driver then uses another PID namespace, and may mean our trial.
+        """Detect ids without a process here. The driver then uses another PID namespace, and may mean this trial.
 
         An id counts if two samples in a row list it, because a process may end between NVML's answer and our check. A
         driver that translates ids lists 0 for a process that we cannot see. That process is not ours.

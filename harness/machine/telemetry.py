@@ -6,7 +6,7 @@
     telemetry = sampler.stop()
     telemetry.rows[-1][COLUMNS.index("rss_bytes")]
 
-The sampler reads /proc through psutil and asks NVML. It creates no CUDA context and never raises into its caller. A
+The sampler reads /proc through psutil and queries NVML. It creates no CUDA context and never raises. A
 value that cannot be read is None. `reasons` states why, once for each column.
 """
 
@@ -45,7 +45,7 @@ COLUMNS: tuple[str, ...] = (
 )
 
 _SHARE = 0.01
-"""The share of one processor that sampling may cost. If samples are expensive, they become rarer."""
+"""Maximum share of one CPU for sampling. If samples are expensive, the interval grows."""
 _LONGEST_WAIT = 10.0
 _SAMPLE_SECONDS = 1.0
 _STOP_SECONDS = 5.0
@@ -105,11 +105,11 @@ class Sampler:
             self._thread.start()
 
     def starved(self) -> float:
-        """For how long a thread of the watched processes has waited for a processor, in seconds; 0 if unknown."""
+        """Return the seconds that a thread of the monitored processes has waited for a CPU; 0 if unknown."""
         return max(self._tree.delays().values(), default=0) / 1e9
 
     def sample(self) -> None:
-        """Take one sample now, for example before a process ends. Returns when it is taken, at the latest after 1 s.
+        """Take one sample now, such as before a process ends. Returns when it is taken, after 1 s at the latest.
 
         The sampler's thread takes it, so that a driver that hangs does not block the caller.
         """

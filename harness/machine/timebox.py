@@ -27,7 +27,7 @@ class Answer(Generic[T]):
 
 
 def call(function: Callable[[], T], seconds: float) -> Answer[T]:
-    """Call a function in a daemon thread and wait at most `seconds`. An exception becomes the reason.
+    """Call a function in a daemon thread and wait up to `seconds`. An exception becomes the reason.
 
     A call that hangs inside a driver cannot be stopped. Its thread ends with the process.
     """
@@ -56,7 +56,7 @@ def run(command: Sequence[str], seconds: float) -> Answer[str]:
 def output(
     command: Sequence[str], seconds: float, *, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> Answer[bytes]:
-    """Run a command and return its stdout. The reason of a failure ends with the last line of its stderr.
+    """Run a command and return its stdout. The reason for a failure ends with the last line of its stderr.
 
     When the time is up, the command and the processes of its session are killed.
     """

@@ -1,4 +1,4 @@
-"""Finds each ptxas of this machine. Every check has a time limit, and what is missing has a reason.
+"""Finds all ptxas binaries of this machine. Every check has a time limit.
 
 for tool in ptxas():
     print(tool.path, tool.version, tool.details["targets"])

@@ -1,8 +1,8 @@
-"""Whether Triton's interpreter works on its own, in which kernels run on a CPU.
+"""Checks that Triton's interpreter, which runs kernels on the CPU, works on this machine.
 
-Some versions of Triton and NumPy do not fit: each kernel of the subject then raises, and the subject is not to blame.
-As a program, it runs a kernel, and ends with an exception if the interpreter raises or computes something else than
-torch does.
+Some versions of Triton and NumPy are incompatible. Then every kernel raises, and the subject is not at fault.
+As a program, this module runs a kernel, and exits with an exception if the interpreter raises or its result differs
+from torch's.
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"

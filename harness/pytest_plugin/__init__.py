@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers and, with --claims, what collects and runs contracts."""
+    """Register the markers and, with --claims, the plugin that collects and runs contracts."""
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
     if config.getoption("claims"):

@@ -36,7 +36,7 @@ from harness.running.request import RunRequest
 __all__ = ["Claims"]
 
 _VERDICT = "verdict"
-"""The property of a claim's report that has its verdict."""
+"""The property of a report with the claim's verdict."""
 _ORDER = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 
 
@@ -47,13 +47,13 @@ class Claims:
 
     project: Project
     request: RunRequest
-    """How to run a claim; without contracts."""
+    """The request, without contracts."""
     strict: bool
     """Whether NOT_MEASURED fails."""
 
     @classmethod
     def of(cls, config: pytest.Config) -> Self:
-        """Return the plugin that the options describe. `config.args` gets the paths of the contracts.
+        """Create the plugin from the options. Sets `config.args` to the paths of the contracts.
 
         Raises:
             UsageError: an option, a path or an id is wrong.
@@ -77,7 +77,7 @@ class Claims:
 
     @cached_property
     def host(self) -> Host:
-        """What this machine offers, asked once."""
+        """The properties of this machine, read once."""
         return probe(self.project.root)
 
     @cached_property
@@ -85,7 +85,7 @@ class Claims:
         return frozenset(Path(os.path.realpath(path)) for path in self.project.known())
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
-        """A contract of the project is a file of tests."""
+        """Collect a contract of the project as a test file."""
         if file_path.suffix != ".json" or Path(os.path.realpath(file_path)) not in self._files:
             return None
         return _ContractFile.from_parent(parent, path=file_path, claims=self)
@@ -118,7 +118,7 @@ class Claims:
 
 
 def _jobs(config: pytest.Config) -> int | None:
-    """Return how many trials of a claim run side by side. Workers of xdist share the processors."""
+    """Return the number of parallel trials. Workers of xdist share the CPUs."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     return None if workers == 1 else max(1, len(os.sched_getaffinity(0)) // workers)
 
@@ -179,7 +179,7 @@ class _Claim(pytest.Item):
         self._claims = claims
         self._place = ContractFile.of(contract)
         self.seconds: float | None = None
-        """How long the claim took, once it has run."""
+        """The duration of the claim, once it has run."""
         plan = make_plan(contract, claims.host, request)
         for name in (
             f"issue_{contract.issue}",
@@ -192,7 +192,7 @@ class _Claim(pytest.Item):
         self._request = request
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The line of the contract that has the claim's id, counted from 0."""
+        """Return the line of the claim's id in the contract, counted from 0."""
         return self.path, self._place.lines.claim() - 1, self.name
 
     def runtest(self) -> None:
@@ -268,7 +268,7 @@ def _device(plan: Plan) -> str:
 
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
-    """Yield what reports say of a claim. JUnit has them as properties of the test."""
+    """Yield the properties of a claim's report. JUnit contains them as properties of the test."""
     properties = {CLAIM: done.record.id, **facts(done.record), "qualities": qualities(done.record)}
     properties["reason"] = short_reason(done.record)
     if done.bundle is not None:
