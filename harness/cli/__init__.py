@@ -1,7 +1,7 @@
 """The command `harness`.
 
-Each command of the core is a module of this package. The tools' commands, and those of other distributions, are entry
-points of the group `harness.commands`. All are imported when they are called.
+Each command of the core is a module of this package. Commands of tools and of other distributions are entry points of
+the group `harness.commands`. All are imported when they are called.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _COMMANDS = {
     "report": "write bundles as pages, a comment, or files for CI",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
 }
-"""What each command of the core does, short enough for a line of 80 columns. Its `--help` says more."""
+"""Summaries of the core's commands, each short enough for a line of 80 columns."""
 _COLUMNS = 80
 _LONGEST_MESSAGE = 10_000
-"""Characters of a message: a name that a user or a file gave can be of any length."""
+"""Maximum characters of a message, because a name from a user or a file can be of any length."""
 _OF_CLICK = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option ", "Could not open ")
-"""The beginnings of click's own sentences."""
+"""Prefixes of click's own messages."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
@@ -49,7 +49,7 @@ _EPILOG = (
 
 
 class _ReaderLeftError(Exception):
-    """The reader of the output has gone. click would turn a BrokenPipeError into status 1, which means FAIL."""
+    """The reader closed the output. click would turn a BrokenPipeError into status 1, which means FAIL."""
 
 
 @contextmanager
@@ -95,7 +95,7 @@ class _Commands(click.Group):
 
 
 def _tools() -> dict[str, Plugin]:
-    """Return the commands beside the core. None of them can replace one of the core."""
+    """Return the commands of plugins. None of them can replace a command of the core."""
     return {name: tool for name, tool in plugins("harness.commands").items() if name not in _COMMANDS}
 
 
@@ -121,14 +121,14 @@ def _group() -> None:
 
 
 def _colour() -> bool | None:
-    """Return whether to use colours, by NO_COLOR, FORCE_COLOR and TERM; None: only on a terminal."""
+    """Return whether to use colours, from NO_COLOR, FORCE_COLOR and TERM; None: only on a terminal."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors whose text is a whole refusal. Most calls end without them, and without these imports."""
+    """Return the exceptions whose text is a complete message. Imported only if an exception occurs."""
     from harness.contract import ContractError
     from harness.contract.project import ProjectError
     from harness.machine.cache_folder import NoCacheFolderError
@@ -188,7 +188,7 @@ def main() -> None:
 
 
 def _refusal(error: click.ClickException) -> str:
-    """Return the text of an error. click's own sentences begin with a small letter and have no full stop, like ours."""
+    """Return the text of an error. click's messages get a lower-case start and no full stop, like the harness's."""
     text = error.format_message()
     return text[0].lower() + text[1:].removesuffix(".") if text.startswith(_OF_CLICK) else text
 
@@ -223,6 +223,6 @@ def _open_what_was_closed() -> None:
 
 
 def _drop_output() -> None:
-    """Drop the unwritten rest of stdout. Python would try to write it at its end, and print an error."""
+    """Discard the unwritten rest of stdout, which Python would write at exit, with an error."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

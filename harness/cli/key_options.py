@@ -33,7 +33,7 @@ trusted_key_option = click.option(
 
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
-    """Return what bundles are checked against (see `Against`)."""
+    """Load the trusted keys (see `Against`)."""
     from harness.evidence.verification import Against
 
     try:
@@ -54,7 +54,7 @@ def signer_of(key: Path) -> CryptoSigner:
 
 
 def attest_of(key: Path | None) -> Attest | None:
-    """Return what signs a bundle, or None without a key. A bad key refuses the run before the work."""
+    """Return the function that signs bundles; None without a key. An invalid key refuses the run before the work."""
     if key is None:
         return None
     return partial(signing().attest, signer=signer_of(key))

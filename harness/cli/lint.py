@@ -29,15 +29,15 @@ from harness.report.terminal.printing import tell, tell_json
 __all__ = ["LIMITS", "Check", "Report", "command", "files_at", "tell_report"]
 
 Check = Callable[[Contract, Project], Iterable[Finding]]
-"""What an entry point of the group `harness.lint` is: a tool's findings on a contract."""
+"""The type of entry points of the group `harness.lint`: returns a tool's findings on a contract."""
 
 LIMITS = Limits(seconds=60.0, answer_bytes=64 << 20)
-"""What the lint of one contract may use. Ours take a fifth of a second each."""
+"""Limits of the lint of one contract. Those of this project take 0.2 s each."""
 
 
 @dataclass(frozen=True)
 class Report(JsonDataclass):
-    """What is wrong with one file."""
+    """The findings on one file."""
 
     file: str
     state: str
@@ -105,7 +105,7 @@ def _reports(project: Project, files: list[Path]) -> Iterator[Report]:
 
 
 def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Finding, ...]]:
-    """Yield the findings on each contract, each found in a process of its own within LIMITS."""
+    """Yield the findings on each contract. Each is checked in a child process within LIMITS."""
     checks: list[Check] = [plugin.load() for plugin in plugins("harness.lint").values()]
 
     def work(contract: Contract) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _LONGEST = 300
-"""Characters of an entry, which is not checked here. Lint allows fewer."""
+"""Maximum characters of an entry, which is not validated here."""
 
 
 @click.command("list")

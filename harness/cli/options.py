@@ -1,4 +1,4 @@
-"""Options that several commands have, and what their texts mean. A parameter that no contract allows is refused."""
+"""Options of several commands, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _TYPES = {
     list: "a list such as [1, 2]",
     dict: 'an object such as {"a": 1}',
 }
-"""The types of a contract's parameters, in words."""
+"""Names of the types of a contract's parameters."""
 
 
 def parameter_texts(settings: Iterable[str]) -> dict[str, str]:
@@ -134,7 +134,7 @@ def overrides(texts: Mapping[str, str], contracts: Iterable[Contract]) -> dict[s
 
 
 def allowed(contract: Contract, name: str) -> str:
-    """Return in words which values of a parameter a contract allows; empty if it declares none."""
+    """Describe the values of a parameter that a contract allows; empty if it declares none."""
     if contract.parameters is None:
         return ""
     itself: list[str] = []

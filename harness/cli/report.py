@@ -23,7 +23,7 @@ __all__ = ["command"]
 
 
 class _ReportOption(click.Option):
-    """The option of a report. Its module is imported for the help, and to write the report."""
+    """The option of a report. The report's module is imported only for the help, and to write the report."""
 
     def __init__(self, plugin: Plugin) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class _ReportOption(click.Option):
 
 
 class _Command(click.Command):
-    """Has an option for each report. None of them can replace an option of the core."""
+    """Adds an option for each report. None of them can replace an option of the core."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
@@ -103,5 +103,5 @@ def _refusing(name: str, target: Path) -> Iterator[None]:
 
 def _counted(verifications: Sequence[Verification]) -> str:
     count, unsound = len(verifications), sum(not verification.sound for verification in verifications)
-    refused = sum(bool(one.refused) for one in verifications if one.sound)
+    refused = sum(bool(verification.refused) for verification in verifications if verification.sound)
     return f"{counted(count, 'bundle')}, {unsound} unsound{f', {refused} not accepted' if refused else ''}"

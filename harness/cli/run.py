@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "perform"]
 
 _GONE = (errno.EPIPE, errno.EIO)
-"""A closed pipe, a closed terminal."""
+"""Error numbers of a closed pipe and a closed terminal."""
 
 
 @click.command("run")
@@ -67,7 +67,7 @@ def command(**options: Any) -> ExitStatus:
 
 
 def perform(options: RunOptions, project: Project, request: RunRequest, watch: Handler | None = None) -> ExitStatus:
-    """Run a request that these options describe, and show what happens. `watch` hears every event, too."""
+    """Run a request with these options, and print its events. `watch` is called with every event too."""
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
@@ -123,7 +123,7 @@ def perform(options: RunOptions, project: Project, request: RunRequest, watch: H
 
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:
-    """Return what writes the bundles. A folder that cannot be written refuses the run before the work."""
+    """Return the sealer. A folder that cannot be written refuses the run before the work."""
     from harness.evidence.seal import Sealer, SealError
 
     sealer = Sealer(request.evidence or project.evidence, attest_of(request.key))
@@ -155,7 +155,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 
 
 def _handlers_of(options: RunOptions, project: Project) -> list[Handler]:
-    """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
+    """Return the handlers of events. A file that cannot be written refuses the run before the work."""
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
 
@@ -194,10 +194,10 @@ def _earlier(project: Project) -> Iterable[Entry]:
 
 
 class _Expected:
-    """Passes events on, with a remark below each verdict of a claim with a known refutation.
+    """Passes events on, and adds a remark to each verdict of a claim with a known refutation.
 
     Attributes:
-        verdicts: those that count for the exit status.
+        verdicts: the verdicts that count for the exit status.
     """
 
     def __init__(self, request: RunRequest, emit: Handler, *, accepts_not_visible: bool = False) -> None:
@@ -243,7 +243,7 @@ def _is_missing(failures: Iterable[tuple[Handler, Exception]], terminal: Handler
 
 
 def _let_go(stream: IO[str]) -> None:
-    """Drop the unwritten rest of a closed stream. Python would write it at its end, and change the exit status."""
+    """Discard the unwritten rest of a closed stream. Python would write it at exit, and change the exit status."""
     try:
         stream.flush()
     except OSError:

@@ -51,7 +51,7 @@ def _flag(*names: str, **settings: Any) -> Any:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of `harness run`: each with its declaration, and with its value once they are parsed."""
+    """The options of `harness run`. Each field has the option's declaration and, once parsed, its value."""
 
     ids: tuple[str, ...] = _declared(click.argument("ids", nargs=-1, metavar="[ID]…"), ())
     everything: bool = _flag("--all", "everything", help="Run every claim of the project.")
@@ -238,10 +238,10 @@ def with_scratch(options: RunOptions, run: ExitStack) -> RunOptions:
 
 
 def require_isolable(request: RunRequest, project: Project) -> None:
-    """Check that the subjects of every claim can run apart from their falsifiers.
+    """Check that the subjects of all claims can be isolated.
 
     Raises:
-        click.UsageError: one cannot; the text names the method, or what else is in the way.
+        click.UsageError: one cannot. The text names the method or another obstacle.
     """
     for subject in request.subjects.values():
         if subject.why_not_isolated:
@@ -294,7 +294,7 @@ def _select(project: Project, options: RunOptions) -> list[Contract]:
         contracts, refused = project.load_all(None if everything else project.known())
         if refused:
             *others, last = refused
-            for error in others:  # show all, so that they can be mended at once
+            for error in others:  # show all, so that they can be fixed at once
                 tell(f"harness: {error}", err=True)
             raise last
         selected = [

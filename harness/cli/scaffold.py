@@ -1,6 +1,6 @@
 """Writes new files from templates: all or none. Existing files are never overwritten.
 
-The templates are files of harness/cli/templates/ with `$name` where a value goes (`string.Template`).
+The templates are files in harness/cli/templates/ with `$name` for values (`string.Template`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`harness show ID`: shows what a claim says, what runs here, and what would refute it."""
+"""`harness show ID`: shows a claim, its plan on this machine, and what would refute it."""
 
 from __future__ import annotations
 
@@ -115,11 +115,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     for profile in contract.profiles.values():
         yield from _profile(contract, profile, host, last.get(profile.name, ""))
     yield f"  {contract.falsifier} against {contract.subject}"
-    taken = [
-        kind_of_subject
-        for kind_of_subject in map(kind, kinds())
-        if kind_of_subject.is_taken(contract.falsifier, contract.path, project)
-    ]
+    taken = [cls for cls in map(kind, kinds()) if cls.is_taken(contract.falsifier, contract.path, project)]
     if taken:
         yield f"  {_outside(taken, project)}"
     alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
@@ -137,7 +133,7 @@ def _outside(taken: list[type[NamedSubject]], project: Project) -> str:
 
 
 def _last(contract: Contract, project: Project) -> dict[str, str]:
-    """Return by profile how long the newest run in the evidence took, and on which device.
+    """Return duration and device of the newest run, by profile.
 
     Runs with other parameters and interrupted runs do not count.
     """

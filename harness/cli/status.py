@@ -25,7 +25,7 @@ _GAPS = ("unclaimed", "never-full", "never-killed", "orphaned")
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return words from a list that are separated by commas."""
+    """Split a text at commas."""
     words = frozenset(filter(None, (word.strip().lower() for word in text.split(","))))
     for word in sorted(words - {*_STATUSES, *_GAPS}):
         raise click.BadParameter(f"{word!r} is none of {', '.join((*_STATUSES, *_GAPS))}")

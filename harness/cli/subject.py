@@ -1,4 +1,4 @@
-"""The options `--subject` and `-P`: what each claim of a run runs with."""
+"""The options `--subject` and `-P`, which choose the subject of each claim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["checked_subject", "choose"]
 def choose(
     text: str | None, settings: Sequence[str], contracts: Sequence[Contract], project: Project
 ) -> dict[str, Subject]:
-    """Return by claim what it runs with, if an option or the project's settings say so.
+    """Return the subjects that an option or the project's settings choose, by claim.
 
     Raises:
         click.BadParameter: an option is refused. The text has the remedy.
@@ -29,10 +29,7 @@ def choose(
     parameters = parameter_texts(settings)
     texts = {contract.id: text or project.subject_of(contract.id) for contract in contracts}
     try:
-        subjects = {
-            text_of_subject: named(text_of_subject, project, is_default=text is None)
-            for text_of_subject in set(texts.values())
-        }
+        subjects = {value: named(value, project, is_default=text is None) for value in set(texts.values())}
         return {
             contract.id: subject
             for contract in contracts
@@ -73,7 +70,7 @@ def checked_subject(text: str, project: Project) -> str:
 def _split(
     parameters: Mapping[str, str], subject: NamedSubject, contract: Contract
 ) -> tuple[JsonObject, dict[str, str]]:
-    """Split -P into the values of the subject's own parameters, with the types of their defaults, and the claim's."""
+    """Split the values of -P into the subject's own parameters, with the types of their defaults, and the claim's."""
     claims = own_names(contract)
     accepted = {*subject.parameters}.difference(claims).union(subject.further)
     own: dict[str, Any] = {}

@@ -31,7 +31,7 @@ _PROJECT = frozenset(
         Code.OTHER_HARNESS,
     }
 )
-"""The remarks that need a project."""
+"""Remarks that require a project."""
 
 
 @click.command("verify")

@@ -89,9 +89,9 @@ def _target_problems(contract: Contract) -> Iterator[Problem]:
 def _name_problems(contract: Contract) -> Iterator[Problem]:
     """Yield undeclared measurements that an example or a list of omissions names."""
     examples = contract.document["observation"].get("examples", ())
-    named = [
-        (pointer("observation", "examples", index, one), one) for index, each in enumerate(examples) for one in each
-    ]
+    named = []
+    for index, example in enumerate(examples):
+        named += [(pointer("observation", "examples", index, name), name) for name in example]
     for profile in contract.profiles.values():
         named += [(pointer("profiles", profile.name, "omits"), omitted) for omitted in sorted(profile.omits)]
     named += [("/outside_omits", omitted) for omitted in sorted(contract.outside_omits)]

@@ -84,15 +84,11 @@ class _Checks:
         self._found.append(finding(code, detail, file, where, **fields))
 
     def result(self) -> Verification:
-        all_findings = self._found
-        if len(all_findings) > MOST_FINDINGS:
-            rest = len(all_findings) - MOST_FINDINGS
-            all_findings = [
-                *all_findings[:MOST_FINDINGS],
-                finding(all_findings[MOST_FINDINGS].code, Detail.MORE, count=rest),
-            ]
-        remarks = tuple(item for item in all_findings if item.code.severity is Severity.REMARK)
-        findings = tuple(item for item in all_findings if item.code.severity is Severity.UNSOUND)
+        listed, omitted = self._found[:MOST_FINDINGS], self._found[MOST_FINDINGS:]
+        if omitted:
+            listed.append(finding(omitted[0].code, Detail.MORE, count=len(omitted)))
+        remarks = tuple(item for item in listed if item.code.severity is Severity.REMARK)
+        findings = tuple(item for item in listed if item.code.severity is Severity.UNSOUND)
         # A signature covers the manifest. If the files differ from the manifest or contradict each other, the signer
         # vouched for another bundle.
         signed_by = () if findings else self._known.signed_by
@@ -226,10 +222,10 @@ class _Checks:
             if mutant.counterexample is not None:
                 where = pointer(name, "counterexample")
                 self._check_counterexample(layout.MUTANTS, where, mutant.counterexample, contract, mutant.observation)
-        # A file that is missing, or not of its format, has a finding already.
-        reported_files = {reported.file for reported in self._found}
+        # A missing or invalid file already has a finding.
+        reported = {item.file for item in self._found}
         self._found += [
-            item for item in again.findings if item.code is not Code.INCOMPLETE or item.file not in reported_files
+            item for item in again.findings if item.code is not Code.INCOMPLETE or item.file not in reported
         ]
         self._known = replace(
             self._known,
@@ -331,6 +327,4 @@ def _has(host: JsonObject, device: Device) -> bool:
     """Whether a machine has a GPU or CPU that equals the device in every recorded field."""
     known = {field: value for field, value in device.to_json().items() if field != "type"}
     there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
-    return any(
-        all(field in candidate and candidate[field] == value for field, value in known.items()) for candidate in there
-    )
+    return any(known.items() <= candidate.items() for candidate in there)

@@ -248,7 +248,7 @@ def _fingerprint(folder: str) -> str:
 
 def whole_runs(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the runs that measured something with the contract's parameters, the oldest first."""
-    for entry in sorted(entries, key=lambda one: one.started):
+    for entry in sorted(entries, key=lambda entry: entry.started):
         if entry.trial_seconds > 0 and entry.verdict is not Verdict.NOT_MEASURED and not entry.overrides:
             yield entry
 

@@ -78,8 +78,8 @@ class ModelsBuilt:
             with suppress(Exception):  # the code under test may have put anything in torch's place
                 from torch.nn.modules import module as built
 
-                built.register_module_parameter_registration_hook(self._got)
-                built.register_module_module_registration_hook(self._got_part)
+                built.register_module_parameter_registration_hook(self._parameter_registered)
+                built.register_module_module_registration_hook(self._module_registered)
 
     def news(self) -> list[tuple[str, str]]:
         """Return description and class of each model that was built since the last call. Submodules are left out."""
@@ -95,12 +95,12 @@ class ModelsBuilt:
                 models.append((_described(module), type(module).__name__))
         return models
 
-    def _got(self, module: Any, name: str, value: Any) -> None:
+    def _parameter_registered(self, module: Any, name: str, value: Any) -> None:
         if len(self._new) < _MOST:
             self._new[id(module)] = weakref.ref(module)
 
-    def _got_part(self, module: Any, name: str, part: Any) -> None:
-        self._got(module, name, part)
+    def _module_registered(self, module: Any, name: str, part: Any) -> None:
+        self._parameter_registered(module, name, part)
         if len(self._parts) < _MOST:
             self._parts.add(id(part))
 

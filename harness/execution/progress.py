@@ -101,5 +101,5 @@ class Progress:
             state = "still at work" if self.latest - self.since > self.limit else "other work had the processors"
             return f"{done} in {now - self.since:.3g} s, and {state}; its limit is {limit}"
         is_still = self.phase is Phase.SUBJECT and not self.is_claimed
-        still = f"; it stood still for {now - self.latest:.3g} s" if is_still else ""
+        still = f"; it made no progress for {now - self.latest:.3g} s" if is_still else ""
         return f"no end within its limit of {limit}, after {done}{still}"

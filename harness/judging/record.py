@@ -167,9 +167,9 @@ class Record(JsonDataclass):
     @property
     def not_visible(self) -> tuple[str, ...]:
         """Clauses that an external trainer leaves undecided: unjudged, or on values that are not read back."""
-        return (
-            (*self.unjudged, *(clause.id for clause in self.clauses if _only_told(clause))) if self.is_outside else ()
-        )
+        if not self.is_outside:
+            return ()
+        return (*self.unjudged, *(clause.id for clause in self.clauses if _only_told(clause)))
 
     @property
     def lacks_only_not_visible(self) -> bool:

@@ -121,12 +121,8 @@ def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator
 
 def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Find parameters that the judge compares with resolved values, but that the falsifier never reads back."""
-    requested = [
-        (profile.name, name)
-        for profile in contract.profiles.values()
-        for name in RESOLVED
-        if name in profile.parameters
-    ]
+    profiles = contract.profiles.values()
+    requested = [(profile.name, name) for profile in profiles for name in RESOLVED if name in profile.parameters]
     is_written = not any(entry == contract.falsifier for entry, *_ in unwritten_code(contract, search))
     files = imported_files(contract.falsifier, tuple(search)) if requested and is_written else ()
     read_back = {name for path in files for name in _read_back(path)}

@@ -1,1 +1,1 @@
-"""Reports: the same records for people, for CI, and for machines; one writer a format."""
+"""Reports of records for people, CI and programs, with one writer for each format."""

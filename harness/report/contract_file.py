@@ -1,4 +1,4 @@
-"""The file of a contract as reports name it: its path from the current folder, and the lines of its parts."""
+"""The location of a contract for reports: its path relative to the current folder, and the lines of its parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITHIN = {"[]": ("items",), "{}": ("additionalProperties",)}
 
 @final
 class Lines:
-    """The lines of one file. If it does not state a part, the line is that of the enclosing part, or line 1."""
+    """The lines of one file. A missing part has the line of its enclosing part, or line 1."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -104,7 +104,7 @@ def _places(text: str) -> Iterator[tuple[_Place, int]]:
 @final
 @dataclass(frozen=True)
 class ContractFile:
-    """Where a claim is stated."""
+    """The contract file of a claim."""
 
     name: str
     """Empty if unknown."""

@@ -1,6 +1,6 @@
-"""Makes foreign texts harmless for terminals and XML, and masks secrets in them.
+"""Escapes untrusted texts for terminals and XML, and masks secrets in them.
 
-Foreign texts are claim titles, exceptions of subjects, file names, and everything else that a trial can write.
+Untrusted texts are claim titles, exceptions of subjects, file names, and everything else that a trial can write.
 """
 
 from __future__ import annotations

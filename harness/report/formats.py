@@ -1,6 +1,6 @@
-"""The reports that `harness report --NAME TARGET` writes: entry points of the group `harness.reports`, ours and others.
+"""The reports of `harness report --NAME TARGET`: entry points of the group `harness.reports`.
 
-One in a single file is a `harness.tools.text_report.TextReport`.
+`harness.tools.text_report.TextReport` implements reports in a single file.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Evidence:
 
     verifications: Sequence[Verification]
     against: Against
-    """What the bundles were checked against."""
+    """The trusted keys and the project."""
     project: Project | None
     """The project of the current folder."""
 
 
 class Report(Protocol):
-    """What an entry point of the group gives."""
+    """The interface of an entry point of the group."""
 
     @property
     def about(self) -> str:
-        """What it writes, for `harness report --help`."""
+        """A description for `harness report --help`."""
 
     def check(self, target: Path) -> None:
-        """Refuse a target before any bundle is verified.
+        """Check a target before any bundle is verified.
 
         Raises:
-            OSError: it cannot take the report.
+            OSError: the report cannot be written to it.
         """
 
     def write(self, evidence: Evidence, target: Path) -> Path:

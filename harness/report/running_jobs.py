@@ -1,4 +1,4 @@
-"""The jobs of a project that run, as tools tell: functions of the project in the group `harness.jobs`."""
+"""The running jobs of a project, from functions of tools in the entry-point group `harness.jobs`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["RunningJob", "running_jobs"]
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job, in words."""
+    """The texts of a job."""
 
     name: str
     state: str
-    """How far it is."""
+    """Its progress."""
     refuted: str = ""
-    """What is refuted so far; empty if nothing is."""
+    """The refuted claims so far; empty for none."""
     page: str = ""
     """The file of its own page; empty if it has none."""
 
     @property
-    def told(self) -> str:
-        """What is refuted, as a sentence."""
+    def refutations_text(self) -> str:
+        """Return a sentence on the refuted claims."""
         return f"refuted: {self.refuted}" if self.refuted else "nothing is refuted"
 
 
 def running_jobs(project: Project) -> Iterator[RunningJob]:
-    """Yield the jobs. A tool that cannot tell its own is named, and hides no other."""
+    """Yield the jobs. For a tool that fails, a job with its error is yielded."""
     for name, plugin in plugins("harness.jobs").items():
         try:
             yield from plugin.load()(project)

@@ -1,4 +1,4 @@
-"""The status of claims as text and as JSON."""
+"""Formats the status of claims as text and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["document", "job_blocks", "lines", "set_aside", "totals", "unreadable
 _ORDER = (Status.FALSIFIED, Status.STALE, Status.UNRUN, Status.PARTIAL, Status.DISCHARGED)
 """The order of the statuses. Those that need attention come first."""
 _MOST_ITEMS = 6
-"""Items of a gap that are shown without -v."""
+"""Maximum items of a gap without -v."""
 _MOST_PLACES = 3
 _MOST_ASIDE = 3
 
@@ -32,7 +32,7 @@ _MOST_ASIDE = 3
 def lines(
     claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None, verbose: bool = False
 ) -> Iterator[tuple[str, Status | None]]:
-    """Yield plain lines, each with the status that it shows, or None. What speaks against claims comes first.
+    """Yield plain lines, each with its status or None. Statuses that need attention come first.
 
     Args:
         width: of the terminal, in columns. None means no limit.
@@ -45,11 +45,9 @@ def lines(
         else:
             line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
             yield _cut(line, width), claim.status
-            for status in claim.others:
-                yield (
-                    _cut(printable(f"  {status.status:<10}  {status.subject}: {_short(status)}"), width),
-                    status.status,
-                )
+            for other in claim.others:
+                line = printable(f"  {other.status:<10}  {other.subject}: {_short(other)}")
+                yield _cut(line, width), other.status
     for head, items in _gap_lists(gaps):
         yield "", None
         if verbose or len(items) < 2:
@@ -65,7 +63,7 @@ def _cut(line: str, width: int | None) -> str:
 
 
 def _short(claim: ClaimStatus) -> str:
-    """Return where a claim has its status and why, in a few words."""
+    """Return the device class of a claim's status and the reasons, shortened."""
     cell = claim.deciding
     if cell is None:
         return "never run"
@@ -97,12 +95,12 @@ def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
 
 
 def unreadable_line(unreadable: Unreadable) -> str:
-    """Return the line for a bundle whose record cannot be read or believed."""
+    """Return the line for a bundle whose record cannot be read or is unsound."""
     return f"{_shortest(unreadable.path)}: {unreadable.reason}"
 
 
 def totals(claims: Sequence[ClaimStatus]) -> str:
-    """Return the last line: the number of claims by status, and of refutations that contracts know and that are new."""
+    """Return the last line: the numbers of claims by status, and of known and new refutations."""
     count = Counter(claim.status for claim in claims)
     total, known, news = sum(count.values()), 0, 0
     for claim in claims:
@@ -113,11 +111,11 @@ def totals(claims: Sequence[ClaimStatus]) -> str:
 
 
 def job_blocks(jobs: Sequence[RunningJob]) -> Iterator[str | Table]:
-    """Yield what the terminal shows of the jobs that run; nothing if there is no job."""
+    """Yield the blocks for running jobs; none without jobs."""
     if jobs:
         yield ""
         yield "running jobs:"
-        yield Table([(job.name, job.state, job.told) for job in jobs])
+        yield Table([(job.name, job.state, job.refutations_text) for job in jobs])
 
 
 def document(

@@ -1,4 +1,4 @@
-"""One claim on its way through a run: its subject's trial, then those of its mutants. Each is judged when it ends."""
+"""Runs one claim: the subject's trial, then those of its mutants. Each is judged when it ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["ClaimRun", "Shared"]
 
 @dataclass(frozen=True)
 class Shared:
-    """The parts of a run that all of its claims share."""
+    """The parts of a run that all claims share."""
 
     host: Host
     root: Path
@@ -49,12 +49,12 @@ class Shared:
     emit: events.Handler
     interruption: Interruption
     seal: Callable[[ClaimRun], None]
-    """Seals a claim whose trials have ended."""
+    """Called to seal a claim whose trials have ended."""
 
 
 @dataclass
 class _Attempt:
-    """The claim's trials on one device. If a GPU fails, the attempt is given up and another one begins."""
+    """The claim's trials on one device. If a GPU fails, another attempt begins."""
 
     pending: list[Mutant]
     """The mutants whose trials have not ended."""
@@ -73,26 +73,26 @@ class ClaimRun:
     Each trial takes the steps of `work`.
 
     Attributes:
-        plan: says which GPU the trials get, once the first one has begun.
-        awaited: the holders of the device while a trial waits for it; else empty.
+        plan: the plan. Once the first trial has started, it names the GPU of the trials.
+        awaited: the holders of the device that a trial waits for; else empty.
     """
 
     def __init__(self, index: int, plan: Plan, shared: Shared) -> None:
         """Args:
-        index: the claim's place in the request.
+        index: the claim's index in the request.
         """
         self.plan, self.awaited, self.index = plan, "", index
         self._shared, self._emit = shared, shared.emit
         self._attempt = self._first_attempt()
         self._withdrawn: dict[str, str] = {}
-        """Why GPUs failed the claim, by UUID."""
+        """Why GPUs were given up, by UUID."""
         self._executor: Executor | None = None
         self._sources: Mapping[str, str] = {}
         self._began, self._lock = datetime.now(UTC), threading.Lock()
         self._worked: list[tuple[float, float]] = []
-        """From when to when each trial worked, by the monotonic clock."""
+        """Start and end of each trial's work, as monotonic times."""
         self._waited = 0.0
-        """Seconds of waits for devices that others held."""
+        """Seconds of waits for devices."""
 
     @property
     def is_measured(self) -> bool:
@@ -100,7 +100,7 @@ class ClaimRun:
         return self._attempt.subject is not None
 
     def task(self) -> Task:
-        """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
+        """Return the task of the subject's trial. Claims that measure time come first, then the longest ones."""
         plan, expected = self.plan, self._shared.durations.expected
         names = (events.SUBJECT, *(mutant.id for mutant in self._attempt.pending))
         whole = sum(expected(plan, name) for name in names)
@@ -108,12 +108,12 @@ class ClaimRun:
         return Task(f"{self.index} {events.SUBJECT}", self._shared.demand.ways(plan), self._rank, whole)
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
-        """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
+        """Run the subject's or a mutant's trial. Returns the tasks that follow."""
         demand = self._shared.demand
-        # 1. Leave a GPU that is broken or crowded.
+        # 1. Give up a GPU that is broken or crowded.
         if self._moves(demand.broken(turn.amounts) or demand.crowded(turn.amounts)):
             return self._next(name, turn)
-        # 2. On a new device, predict the memory of a step. It can be too much, or other than the schedule reserved.
+        # 2. On a new device, predict the memory of a step. It may not fit, or differ from what the schedule reserved.
         if self._attempt.predicted is None:
             predicted = self._predict(turn)
             self._emit(events.ClaimPlanned.of(self.plan))
@@ -140,7 +140,7 @@ class ClaimRun:
         return self._next(name, turn)
 
     def results(self) -> Trials:
-        """The results. Mutants without a result were interrupted before they ran."""
+        """Return the results. Mutants without a result were interrupted before they ran."""
         attempt = self._attempt
         if attempt.subject is None or self.plan.obstacle:
             judgments = unmeasured(self.plan)
@@ -164,13 +164,13 @@ class ClaimRun:
         )
 
     def durations(self) -> Mapping[str, float]:
-        """The seconds of each trial, by name."""
+        """Return the seconds of each trial, by name."""
         subject, mutants = self._attempt.subject, self._attempt.mutants
         ran = {} if subject is None else {events.SUBJECT: subject[0].seconds}
         return ran | {name: result.seconds for name, (result, _) in mutants.items()}
 
     def interrupt(self) -> None:
-        """End the trials that run. Their measurements are kept."""
+        """End the running trials. Their measurements are kept."""
         if (executor := self._executor) is not None:
             executor.interrupt()
 
@@ -226,7 +226,7 @@ class ClaimRun:
 
     @contextmanager
     def _leased(self, turn: Turn, name: str) -> Iterator[None]:
-        """Hold the devices. While another process has one, the run uses the other resources for other trials."""
+        """Lease the devices for the block. During a wait, other trials of the run use the other resources."""
         plan, demand = self.plan, self._shared.demand
         mutant = self._mutant(name)
         is_alone = plan.profile.exclusive and not (mutant and mutant.shares)
@@ -297,7 +297,7 @@ class ClaimRun:
         return result.observation.ending.kind
 
     def _keep(self, name: str, result: TrialResult, judgment: Judgment) -> None:
-        """Keep the result of a trial, and tell of it."""
+        """Store the result of a trial, and emit its event."""
         outcome = None
         if (mutant := self._mutant(name)) is None:
             self._attempt.subject = result, judgment
@@ -308,7 +308,7 @@ class ClaimRun:
         self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
     def _unavailable(self, name: str, text: str) -> None:
-        """Note that the machine could not run a trial. If it is the subject's trial, the claim does not run."""
+        """Record that the machine could not run a trial. If it is the subject's, the claim does not run."""
         if (mutant := self._mutant(name)) is None:
             self.plan = replace(self.plan, obstacle=text)
         else:
@@ -316,7 +316,7 @@ class ClaimRun:
             self._keep(name, result, judge(self.plan.contract, result.observation))
 
     def _next(self, name: str, turn: Turn) -> Sequence[Task]:
-        """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
+        """Return the mutants' tasks after the subject's trial, if mutants are needed. Seal after the last trial."""
         shared, following = self._shared, list[Mutant]()
         with self._lock:
             attempt, is_subject = self._attempt, name == events.SUBJECT
@@ -335,7 +335,7 @@ class ClaimRun:
             is_done = not attempt.pending
         if is_done and (self.is_measured or self.plan.obstacle):
             shared.seal(self)
-        # All trials of a claim run on one device, for the verdict speaks of that.
+        # All trials of a claim run on one device, which the record names.
         seconds = {mutant.id: shared.durations.expected(self.plan, mutant.id) for mutant in following}
         ways = {mutant.id: (shared.demand.of_mutant(mutant, turn.amounts),) for mutant in following}
         return [
@@ -344,18 +344,18 @@ class ClaimRun:
         ]
 
     def _mutant(self, name: str) -> Mutant | None:
-        """The mutant of a trial; None for the subject's."""
+        """Return the mutant of a trial; None for the subject's."""
         return next((mutant for mutant in self.plan.contract.mutants if mutant.id == name), None)
 
 
 def _ended(result: TrialResult, kind: EndingKind, reason: str) -> TrialResult:
-    """The result of a trial with another ending in the same phase."""
+    """Return a result with another ending in the same phase."""
     ending = Ending(kind, result.observation.ending.phase, reason)
     return replace(result, observation=replace(result.observation, ending=ending))
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds in at least one of some spans of time."""
+    """Return the length of the union of time spans, in seconds."""
     covered = until = 0.0
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, until))

@@ -1,4 +1,4 @@
-"""Builds the runner for a request: an engine on this machine, or what another executor gives."""
+"""Creates the runner of a request: the engine on this machine, or that of another executor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.running.request import RunRequest
 __all__ = ["EXECUTORS", "LOCAL", "Executor", "Runner", "Unmeasured", "compose"]
 
 EXECUTORS = "harness.executors"
-"""The group of entry points that name executors: modules, or other objects, with the functions of `Executor`."""
+"""The entry-point group of executors: modules or other objects with the functions of `Executor`."""
 LOCAL = "local"
 """The executor that runs claims on this machine."""
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[ClaimPlanned, ClaimFinished]]
@@ -35,14 +35,14 @@ class Runner(Protocol):
     """Runs the claims of a request."""
 
     def run(self, request: RunRequest) -> RunFinished:
-        """Run them, and return what came of them."""
+        """Run the claims, and return the end of the run."""
 
 
 class Executor(Protocol):
-    """Where claims run."""
+    """A place to run claims, such as a cluster."""
 
     def obstacle(self) -> str:
-        """Why no claim can run from here, with the remedy; empty if one can."""
+        """Return why claims cannot run from here, with the remedy; empty if they can."""
 
     def runner(
         self,
@@ -52,10 +52,10 @@ class Executor(Protocol):
         emit: Handler,
         remark: Callable[[str], None],
     ) -> Runner:
-        """The runner for a request. It emits the events of the engine (`harness.running.events`).
+        """Return the runner of a request. It emits the events of the engine (`harness.running.events`).
 
         Args:
-            remark: takes each other line for the user.
+            remark: called with each further line for the user.
         """
 
 
@@ -68,13 +68,13 @@ def compose(
     remark: Callable[[str], None],
     executors: Callable[[], Executors] | None = None,
 ) -> Runner:
-    """The runner for a request.
+    """Return the runner of a request.
 
     Args:
         seal: writes the bundle of a claim.
-        emit: takes every event, from several threads.
-        remark: takes each other line that an executor has for the user.
-        executors: makes what runs the trials on this machine; None for what starts and ends with this run.
+        emit: called with every event, from several threads.
+        remark: called with each further line of an executor for the user.
+        executors: creates the executors on this machine; None for executors of this run only.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.

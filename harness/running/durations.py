@@ -1,4 +1,4 @@
-"""The seconds that trials took when they last ran, kept in the cache folder, so that long trials can begin first."""
+"""Durations of earlier trials, stored in the cache folder, so that long trials can start first."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from harness.running.plan import Plan
 __all__ = ["Durations"]
 
 _MOST = 100_000
-"""Entries that are kept. Beyond it, the file begins anew."""
+"""Maximum entries. Beyond it, the file is emptied."""
 
 
 @final
 class Durations:
-    """The seconds of earlier trials, by claim, profile, device and trial. Only the order of a run depends on them."""
+    """Durations in seconds by claim, profile, device and trial. They affect only the order of a run."""
 
     def __init__(self, root: Path | None) -> None:
         """Args:
-        root: of the project; None to remember nothing.
+        root: the root of the project; None to store nothing.
         """
         self._root = root
         self._seconds = self._recalled()
         self._news: dict[str, float] = {}
 
     def expected(self, plan: Plan, trial: str) -> float:
-        """The seconds that a trial probably takes. A trial that never ran counts with its time limit."""
+        """Return the expected seconds of a trial; its time limit if it never ran."""
         return self._seconds.get(_key(plan, trial), plan.seconds)
 
     def add(self, plan: Plan, seconds: Mapping[str, float]) -> None:
-        """Remember how long the trials of a claim took, by name."""
+        """Store the durations of a claim's trials, by name."""
         self._news |= {_key(plan, trial): round(duration, 3) for trial, duration in seconds.items()}
 
     def save(self) -> None:
-        """Keep what is new. Another run may have kept more meanwhile; if nothing can be kept, nothing is lost."""
+        """Write new durations, merged with those that other runs have written meanwhile. Failures are ignored."""
         if self._root is not None and self._news:
             before = self._recalled()
             keep("durations", self._root, "", (before if len(before) < _MOST else {}) | self._news)

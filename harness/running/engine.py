@@ -1,4 +1,4 @@
-"""The engine: runs claims and emits events. It is independent of specs and reports.
+"""The engine: runs claims and emits events. It does not depend on specs and reports.
 
 For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
 verdict, seal the bundle. The trials of all claims share the machine (`harness.running.scheduler`).
@@ -37,7 +37,7 @@ __all__ = ["Engine"]
 
 @final
 class Engine:
-    """Runs claims. Their trials share the machine: each begins as soon as what it needs is free."""
+    """Runs claims. A trial starts as soon as its resources are free."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Engine:
         durations: Durations | None = None,
     ) -> None:
         """Args:
-        executors: makes what runs the trials of one run.
+        executors: creates the executors of a run.
         seal: writes the bundle of a claim.
-        emit: takes every event. It must be thread-safe: trials call it from their own threads.
+        emit: called with every event, from several threads.
         command: the command line without the claims, for the record.
-        durations: remembers how long trials take.
+        durations: the durations of earlier trials.
         """
         self._host, self._executors, self._emit = host, executors, emit
         self._durations = durations or Durations(None)
@@ -62,7 +62,7 @@ class Engine:
         self._recorder = Recorder(project, host, seal, command)
 
     def run(self, request: RunRequest) -> events.RunFinished:
-        """Run claims. After an interruption, the claims whose subjects were measured are sealed with what there is."""
+        """Run claims. After an interruption, claims with a measured subject are sealed with the results so far."""
         started = time.monotonic()
         with Interruption() as interruption, closing(self._executors()) as executors:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
@@ -81,7 +81,7 @@ class Engine:
     def unmeasured(
         self, contract: Contract, request: RunRequest, reason: str
     ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
-        """Seal a claim that could not run, for a reason from outside of this machine. Emits nothing."""
+        """Seal a claim that could not run, for a reason outside of this machine. Emits no event."""
         plan = make_plan(contract, self._host, request)
         obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
         plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
@@ -93,7 +93,7 @@ class _Run:
     """One run of claims.
 
     Attributes:
-        records: of the claims that are sealed, by their place in the request.
+        records: the records of sealed claims, by index in the request.
     """
 
     def __init__(self, engine: Engine, request: RunRequest, executors: Executors, interruption: Interruption) -> None:

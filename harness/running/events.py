@@ -1,4 +1,4 @@
-"""The events of a run: plain records, the relay from the engine to terminal, JSON and JUnit."""
+"""The events of a run, and the relay that passes them from the engine to the handlers."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class ClaimPassedOver:
 
     id: str
     verdict: Verdict
-    """The verdict of the evidence that covers the claim; NOT_MEASURED if the claim cannot run here."""
+    """The verdict of the covering evidence; NOT_MEASURED if the claim cannot run here."""
     reason: str
     is_news: bool = False
-    """Whether the evidence is not as the contract says: a FAIL that it does not know, or a PASS where it states one."""
+    """Whether the evidence contradicts the contract: a FAIL without a known refutation, or a PASS despite one."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,20 @@ class ClaimPlanned:
     contract: Contract
     profile: str
     reason: str
-    """Why this profile."""
+    """Why this profile was chosen."""
     device: Device
     mutants: tuple[str, ...]
     """The ids of the mutants that will run."""
     obstacle: str = ""
-    """Why no trial runs; empty if one does."""
+    """Why no trial runs; empty if trials run."""
     limit_seconds: float = 0.0
     """The time limit of a trial."""
     pace: float = 1.0
-    """By how much the contract's limit is multiplied for this device."""
+    """The factor of the contract's limit for this device."""
 
     @classmethod
     def of(cls, plan: Plan) -> ClaimPlanned:
-        """Return the event that tells of a plan."""
+        """Return the event for a plan."""
         runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
         return cls(
             plan.contract,
@@ -100,11 +100,11 @@ class ClaimPlanned:
 
 @dataclass(frozen=True)
 class ClaimWaiting(JsonDataclass):
-    """A trial waits for a device that others hold. Meanwhile, other trials of the run use the other resources."""
+    """A trial waits for a device. Meanwhile, other trials of the run use the other resources."""
 
     id: str
     holders: tuple[str, ...]
-    """Each in words: the claim or command, its process and user, and since when."""
+    """For each holder: claim or command, process, user, and start."""
     trial: str = SUBJECT
     device: str = ""
     """The name of the device."""
@@ -122,17 +122,17 @@ class TrialStarted(JsonDataclass):
 
 @dataclass(frozen=True)
 class TrialPhase(JsonDataclass):
-    """The present work of a trial has changed."""
+    """A trial has started another kind of work."""
 
     id: str
     trial: str
     doing: str
-    """What it does, such as "importing"."""
+    """The work, such as "importing"."""
 
 
 @dataclass(frozen=True)
 class TrialStep(JsonDataclass):
-    """A trial has made a step."""
+    """A trial has completed a step."""
 
     id: str
     trial: str
@@ -157,7 +157,7 @@ class TrialFinished(JsonDataclass):
 
 @dataclass(frozen=True)
 class Remarked(JsonDataclass):
-    """Something that the user may want to know, and that no verdict depends on."""
+    """A message for the user that affects no verdict."""
 
     id: str
     text: str
@@ -173,12 +173,12 @@ class ClaimFinished(JsonDataclass):
     ratios: Mapping[str, float] = field(default_factory=dict)
     """The ratio of the measurement to the threshold of each clause that has one (`harness.contract.ratio`)."""
     unsealed: str = ""
-    """Why nothing was sealed although it could be: the claim is a scaffold that is not filled in."""
+    """Why no bundle was written on purpose: the claim is a scaffold with TODO markers."""
 
 
 @dataclass(frozen=True)
 class ClaimEnded(JsonDataclass):
-    """A claim has ended in another process. Its verdict is that of its bundle, and of nothing else."""
+    """A claim has ended in another process. Its verdict comes from its bundle alone."""
 
     id: str
     run: str
@@ -188,7 +188,7 @@ class ClaimEnded(JsonDataclass):
 
     @classmethod
     def of(cls, finished: ClaimFinished) -> ClaimEnded:
-        """Return where to look for what an event says."""
+        """Return the reference to the bundle of an event."""
         record, unsealed = finished.record, finished.unsealed
         if record.reason is not None and record.reason.code is ReasonCode.UNSEALED:
             unsealed = f"the bundle could not be written: {record.reason.text}"
@@ -224,7 +224,7 @@ Event = (
 Handler = Callable[[Event], None]
 
 _BACKLOG = 10_000
-"""Most events that wait. Beyond it, steps are left out, because only the newest matter."""
+"""Maximum waiting events. Beyond it, steps are dropped, because only the newest matter."""
 
 
 class Relay:
@@ -242,7 +242,7 @@ class Relay:
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        """Take an event from any thread. Returns at once."""
+        """Enqueue an event, from any thread. Never blocks."""
         if not isinstance(event, TrialStep) or self._events.qsize() < _BACKLOG:
             self._events.put(event)
 

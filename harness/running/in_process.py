@@ -31,10 +31,10 @@ def perform(
     """Run the claims of a request on this machine, and seal their bundles.
 
     Args:
-        handlers: called with every event, one at a time, in a thread of their own. One that raises gets no more events,
+        handlers: called with every event, one at a time, in a separate thread. One that raises gets no more events,
             and a RuntimeWarning follows.
-        host: what this machine offers, if it is known.
-        executors: makes what runs the trials, if several runs share it.
+        host: the properties of this machine, if known.
+        executors: creates the executors, if several runs share them.
 
     Returns:
         The end of the run, and the claims with their bundles, in the order of the request.
@@ -80,7 +80,7 @@ def run(
         done.record.verdict             # Verdict.PASS
         harness.steps(done.bundle)      # the step series, as a DataFrame
 
-    Nothing is printed. Ctrl-C ends the run: what was measured is sealed, and KeyboardInterrupt follows.
+    Nothing is printed. After Ctrl-C, the results so far are sealed and KeyboardInterrupt is raised.
 
     Args:
         ids: the id of a claim, or several; globs such as "F-APR-*" too.
@@ -88,7 +88,7 @@ def run(
         device: "cpu", "cuda", "cuda:N" or "auto".
         mutants: False skips the mutants. A PASS is then unproven (`record.proven` is False).
         seed: the seed of every trial, 0 or more.
-        jobs: how many trials run side by side; by default, the plan decides. Trials that measure time run alone.
+        jobs: the number of parallel trials; by default, the plan decides. Trials that measure time run alone.
         evidence: the folder for bundles; by default, the project's.
         watch: called with every event (`harness.running.events`), one at a time, in a thread of its own. If it raises,
             it gets no more events, and a RuntimeWarning follows.
@@ -127,7 +127,7 @@ def run(
 
 
 def default_subjects(contracts: Iterable[Contract], project: Project) -> dict[str, Subject]:
-    """The subjects that the project's settings name for claims, by claim.
+    """Return the subjects that the project's settings name, by claim.
 
     Raises:
         SubjectRefused, EntryPointError: a subject is refused.

@@ -21,11 +21,11 @@ __all__ = ["Interruption"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3
-"""The signal with this number interrupts at any point: a user who repeats it that often sees a hang."""
+"""After so many signals, the next one interrupts at any point, because the user sees a hang."""
 
 
 class Interruption:
-    """Whether the user or a scheduler wants the run to end."""
+    """Records whether the user or a scheduler requested the end of the run."""
 
     def __init__(self) -> None:
         self._signals = 0
@@ -34,11 +34,11 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal came."""
+        """Whether the end was requested."""
         return self._signals > 0
 
     def request(self) -> None:
-        """End the run in order, as the first signal does."""
+        """Request the end of the run, as the first signal does."""
         self._signals = max(self._signals, 1)
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ class Interruption:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """For waits that lose nothing: a signal raises KeyboardInterrupt, also one that came earlier."""
+        """In the block, a signal raises KeyboardInterrupt, even one that arrived earlier. For waits without results."""
         self._immediate = True
         try:
             if self.requested:

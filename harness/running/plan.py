@@ -25,36 +25,36 @@ __all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions on how a claim runs on this machine. Later code does not decide them again."""
+    """The decisions on how a claim runs on this machine."""
 
     request: RunRequest
     contract: Contract
     """The contract with the requested subject."""
     profile: Profile
     passed_over: Mapping[str, tuple[str, ...]]
-    """The profiles that were tried first, each with what this machine lacks for it."""
+    """Profiles that this machine cannot run, each with the reasons."""
     gpu: Gpu | None
-    """The GPU that the trials get; None if they run on the CPU."""
+    """The GPU of the trials; None for the CPU."""
     gpus: tuple[Gpu, ...]
-    """The GPUs on which the claim can run; `gpu` is one of them."""
+    """The GPUs on which the claim can run, including `gpu`."""
     others: tuple[Gpu, ...]
-    """The GPUs that the trials get besides `gpu`, if the profile requires several."""
+    """Further GPUs of the trials, if the profile requires several."""
     device: Device
     mutants: tuple[tuple[Mutant, Reason | None], ...]
-    """Every mutant with the reason why it cannot run; None if it can."""
+    """All mutants, each with the reason why it cannot run; None if it can."""
     obstacle: str = ""
-    """Why the claim cannot run at all; empty if it can."""
+    """Why the claim cannot run; empty if it can."""
     pace: float = 1.0
-    """How many times longer than the contract says a trial may take, because this GPU is slower than the reference."""
+    """The factor of the contract's limit, because this GPU is slower than the reference."""
 
     @property
     def seconds(self) -> float:
-        """The time limit of a trial: never shorter than the contract says."""
+        """The time limit of a trial, at least that of the contract."""
         return self.profile.seconds * self.pace
 
     @property
     def devices(self) -> dict[str, Gpu | str]:
-        """What the trials lease, by key. The keys are in order, so that no two programs wait for each other."""
+        """The devices to lease, by key. The keys are sorted, which prevents deadlocks between processes."""
         gpus = (self.gpu, *self.others) if self.gpu else ()
         return {gpu.key: gpu for gpu in sorted(gpus, key=lambda gpu: gpu.key)} or {CPU: CPU}
 
@@ -64,7 +64,7 @@ class Plan:
         return {**self.profile.parameters, **self.request.parameters}
 
     def trial(self, threads: int = 1) -> TrialRequest:
-        """The trial of the subject."""
+        """Return the request of the subject's trial."""
         subject = self.request.subject
         return TrialRequest(
             contract=self.contract,
@@ -81,7 +81,7 @@ class Plan:
         )
 
     def mutant_trial(self, mutant: Mutant, threads: int = 1) -> TrialRequest:
-        """The trial of a mutant."""
+        """Return the request of a mutant's trial."""
         return replace(
             self.trial(threads),
             subject=mutant.subject,
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def reason(self) -> str:
-        """Why this profile was chosen, in words."""
+        """Why this profile was chosen, as text."""
         if self.obstacle:
             return self.obstacle
         if self.request.is_reading:
@@ -135,14 +135,14 @@ def with_subject(contract: Contract, request: RunRequest) -> Contract:
 
 
 def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:
-    """The fit for the subject. To read the files of a finished run, a machine needs only the falsifier's modules."""
+    """Return the fit for the subject. To read a finished run, a machine needs only the falsifier's modules."""
     if request.is_reading:
         return fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
     return fit(profile.requires, host, request.device)
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
-    """The `--device` option with which the full profile runs on the target, if `auto` chooses otherwise; else empty.
+    """Return the `--device` option that runs the full profile on the target, if `auto` does not; else empty.
 
     By default, a profile that any device can run uses the CPU. If the claim names a GPU, it is then only PARTIAL, also
     on a machine with that GPU.
@@ -158,7 +158,7 @@ def option_for_target(contract: Contract, host: Host) -> str:
 
 
 def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
-    """The command-line options with which the claim would run here; None if there are none."""
+    """Return the command-line options with which the claim would run here; None if there are none."""
     for device in (request.device, "auto"):
         easier = replace(request, profile="auto", device=device)
         if easier != request and not (easy := make_plan(contract, host, easier)).obstacle:
@@ -168,7 +168,7 @@ def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
 
 
 def device_of(gpu: Gpu | None, host: Host) -> Device:
-    """The device of a trial with this GPU, or without one."""
+    """Return the device of a trial with this GPU, or without one."""
     if gpu is None:
         return Device("cpu", host.machine, memory_bytes=host.memory_bytes, memory_source=host.memory_source)
     return Device(
@@ -213,14 +213,14 @@ def _plan(
 
 @cache
 def _paces() -> list[Callable[[str], float]]:
-    """What tells how many times slower than the reference a GPU is, by its name."""
+    """Load the functions that return a GPU's slowdown relative to the reference, by its name."""
     return [plugin.load() for plugin in plugins("harness.pace").values()]
 
 
 def _mutant_obstacle(
     mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest
 ) -> Reason | None:
-    """Why a mutant cannot run; None if it can."""
+    """Return why a mutant cannot run; None if it can."""
     if not request.mutants:
         return Reason(ReasonCode.SKIPPED)
     lacks: Sequence[str] = shortfalls(mutant.requires, host)

@@ -17,17 +17,17 @@ _LOOK_SECONDS = 0.1
 
 
 class TurnInterrupted(Exception):
-    """The run was interrupted before the task did anything that would be lost."""
+    """The run was interrupted before the task had results."""
 
 
 @final
 class Turn:
-    """The pool's side of a task, in the task's thread."""
+    """The interface of the pool for a task, in the task's thread."""
 
     def __init__(self, pool: Pool, task: Task, amounts: Amounts) -> None:
         self.task, self.amounts, self._pool = task, amounts, pool
         self.is_idle = False
-        """Whether nothing would be lost if the process ended now."""
+        """Whether the process could end now without losing results."""
         self.is_paused = False
 
     @contextmanager
@@ -46,7 +46,7 @@ class Turn:
             self.is_idle = False
 
     def pause(self, retained: Collection[str]) -> None:
-        """Give back all resources but these, before a wait for another process."""
+        """Release all resources but these, before a wait for another process."""
         with self._pool.changed:
             if not self.is_paused:
                 self.is_paused = True
@@ -54,7 +54,7 @@ class Turn:
                 self._pool.changed.notify_all()
 
     def resume(self) -> None:
-        """Wait until the resources are back, or for an interruption. Does nothing if none were given back."""
+        """Wait until the released resources are available again, or for an interruption."""
         with self._pool.changed:
             if self.is_paused:
                 self._pool.schedule.resume(self.task.name)
@@ -64,28 +64,28 @@ class Turn:
 
 
 Work = Callable[[Turn], Collection[Task]]
-"""Does a task. Returns the tasks that come after it."""
+"""Executes a task. Returns the tasks that follow."""
 
 
 @final
 class Pool:
-    """Threads that do the tasks of one schedule."""
+    """Executes the tasks of one schedule in threads."""
 
     def __init__(self, schedule: Schedule, work: Work, interruption: Interruption) -> None:
         self.schedule, self.interruption = schedule, interruption
         self.changed = threading.Condition()
-        """Held by the thread that uses the schedule; notified when it has changed."""
+        """Guards the schedule; notified when it has changed."""
         self._work = work
         self._turns: dict[str, Turn] = {}
         self._defect: BaseException | None = None
 
     def run(self, interrupt: Callable[[], None]) -> None:
-        """Do all tasks. After an interruption no task starts, and the idle ones are left behind.
+        """Execute all tasks. After an interruption no task starts, and idle ones are abandoned.
 
-        An exception of a task is an interruption, too. It is raised at the end.
+        An exception of a task is an interruption too, and is raised at the end.
 
         Args:
-            interrupt: ends the tasks that run. It is called once, after an interruption.
+            interrupt: ends the running tasks. It is called once, after an interruption.
         """
         with self.changed:
             while not self.schedule.is_over and not self.interruption.requested:
@@ -101,7 +101,7 @@ class Pool:
             raise self._defect
 
     def discard(self, names: Collection[str]) -> None:
-        """Do not start these tasks any more. Any thread may call this."""
+        """Remove these tasks, unless they have started. Any thread may call this."""
         with self.changed:
             self.schedule.discard(names)
             self.changed.notify_all()

@@ -1,4 +1,4 @@
-"""The results of the trials of a claim, also of trials that did not run; its record is made from them and sealed."""
+"""Makes the record of a claim from the results of its trials, and seals it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Trials:
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     sources: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Mapping[str, str] = field(default_factory=dict)
-    """Why GPUs failed the claim, by UUID."""
+    """Why GPUs were given up, by UUID."""
     predicted: JsonObject = field(default_factory=dict)
     """The probe's prediction for the profile's step."""
     seconds: float = 0.0
-    """How long imports and trials took. Waits for a device or for other claims do not count."""
+    """Seconds of imports and trials, without waits for a device or for other claims."""
     waited_seconds: float = 0.0
-    """How long the trials waited for devices that other processes held."""
+    """Seconds that trials waited for devices."""
 
 
 @final
@@ -75,14 +75,14 @@ class Recorder:
         self._identified.start()
 
     def _identify(self) -> None:
-        """Find out which code is here, beside what else happens before a trial ends."""
+        """Identify the code of project and harness, concurrently with the first trial."""
         self._commit = git.commit(self._project.root)
         provenance.harness_identity()
         provenance.harness_commit()
         provenance.software(self._host)
 
     def finished(self, plan: Plan, trials: Trials) -> events.ClaimFinished:
-        """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""
+        """Seal the result of a claim. If its bundle cannot be written to the evidence folder, it is NOT_MEASURED."""
         self._identified.join()
         record = self._record(plan, trials)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
@@ -156,7 +156,7 @@ class Recorder:
         )
 
     def _commit_of(self, contract: Contract, sources: Mapping[str, str]) -> RecordedCommit:
-        """The commit, and whether the contract and every source are as they are in it."""
+        """Return the commit, and whether the contract and all sources are unchanged in it."""
         revision, reason = self._commit.value, self._commit.reason
         if revision is None:
             return {"revision": None, "dirty": None, "reason": reason}
@@ -179,7 +179,7 @@ class Recorder:
 
 
 def unmeasured(plan: Plan) -> Trials:
-    """The results of a claim with an obstacle: judged like any others, without measurements."""
+    """Return the results of a claim that cannot run: judged like others, without measurements."""
     why = redactor().mask(plan.obstacle)
     result = silent(plan.trial(), Ending(EndingKind.NOT_MEASURED, Phase.START, why))
     obstacle = Reason(ReasonCode.NOTHING_RAN, text=why)
@@ -188,7 +188,7 @@ def unmeasured(plan: Plan) -> Trials:
 
 
 def silent(request: TrialRequest, ending: Ending) -> TrialResult:
-    """The result of a trial without any message."""
+    """Return the result of a trial without messages."""
     observation = Observation(
         subject=request.subject,
         profile=request.profile,
@@ -208,7 +208,7 @@ def silent(request: TrialRequest, ending: Ending) -> TrialResult:
 
 
 def _unwritten(contract: Contract, project: Project) -> str:
-    """The first thing that `harness new` left to be written; empty if everything is written."""
+    """Return the first TODO marker of `harness new`; empty if there is none."""
     for place, _ in unwritten_texts(contract.document):
         return f"{place} of {contract.id}"
     for _, path, line in unwritten_code(contract, project.search_of(contract.path)):

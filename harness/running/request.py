@@ -31,25 +31,25 @@ class RunRequest:
     device: str = "auto"
     """One of DEVICES: "auto", "cpu", "cuda" for any GPU, or "cuda:N"."""
     subject: Subject | None = None
-    """Another subject than the contract's, for every claim."""
+    """A subject for all claims instead of the contracts' own."""
     subjects: Mapping[str, Subject] = field(default_factory=dict)
-    """What single claims run with, by id."""
+    """Subjects of single claims, by id."""
     parameters: JsonObject = field(default_factory=dict)
-    """The parameters that differ from the profile's, by name."""
+    """Overrides of parameters, by name."""
     mutants: bool = True
     all_mutants: bool = False
     """Whether mutants also run if the subject did not pass."""
     search_end: SearchEnd = SearchEnd.SIMPLEST
-    """When the trials of subjects end that are refuted."""
+    """When the search of a refuted subject ends."""
     jobs: int | None = None
-    """How many trials run in parallel; None: the plan decides."""
+    """Number of parallel trials; None: the plan decides."""
     seed: int = 0
     isolate: bool = False
-    """Whether each subject runs in a process of its own, apart from its falsifier."""
+    """Whether each subject runs in a process apart from its falsifier."""
     executor: str = "local"
-    """Where claims run: on this machine, or by an executor of the group `harness.executors`."""
+    """The executor: this machine, or one of the group `harness.executors`."""
     executor_options: Sequence[str] = ()
-    """What the executor is given, such as options of `srun`."""
+    """Options of the executor, such as those of `srun`."""
     evidence: Path | None = None
     """The folder for bundles; None for the project's."""
     key: Path | None = None
@@ -60,10 +60,10 @@ class RunRequest:
     """The command line that the records state; empty for that of `harness run`."""
 
     def __post_init__(self) -> None:
-        """Refuse what no option of `harness run` allows.
+        """Validate the values like the options of `harness run`.
 
         Raises:
-            ValueError: a value is wrong; the text names the right ones.
+            ValueError: a value is invalid. The text names the valid ones.
         """
         if self.profile not in PROFILES:
             raise ValueError(f"profile is {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, not {self.profile!r}")
@@ -73,7 +73,7 @@ class RunRequest:
             raise ValueError(f"seed is 0 or more and jobs 1 or more, not {self.seed} and {self.jobs}")
 
     def of(self, contract: Contract) -> RunRequest:
-        """The request of one claim, with the subject and the parameters that are named for it."""
+        """Return the request of one claim, with its own subject and overrides."""
         if (subject := self.subjects.get(contract.id)) is None:
             return self
         changed = {**self.parameters, **subject.overrides}
@@ -82,11 +82,11 @@ class RunRequest:
 
     @property
     def is_reading(self) -> bool:
-        """Whether the subject is a finished run, whose files are read."""
+        """Whether the subject is a finished run."""
         return self.subject is not None and self.subject.is_over
 
     def arguments(self) -> list[str]:
-        """The options of `harness run` for the same work, without the number of parallel trials."""
+        """Return the options of `harness run` for the same work, without the number of parallel trials."""
         words: list[str] = []
         for name, value in (("--profile", self.profile), ("--device", self.device)):
             words += [] if value == "auto" else [name, value]
@@ -106,7 +106,7 @@ class RunRequest:
 
 
 def _typed(value: Any) -> str:
-    """A parameter as typed: a text has no quotes, unless it would be read as another type."""
+    """Format a parameter for the command line. A string is quoted only if it would be parsed as another type."""
     if isinstance(value, str):
         try:
             strictjson.loads(value)

@@ -1,4 +1,4 @@
-"""The resources that trials need, and those that this machine has, for the schedule."""
+"""Computes the resources that trials need and that this machine has, for the schedule."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from harness.running.scheduler import Amounts
 __all__ = ["MOST_PARALLEL", "Failure", "ResourceRequests"]
 
 Failure = tuple[Gpu, str]
-"""A GPU, and why it is no longer used."""
+"""A GPU that is no longer used, and why."""
 
 MOST_PARALLEL = 4
-"""Most parallel trials on a device. More of them gain little and make each one slow."""
+"""Maximum parallel trials on a device. More gain little and slow each other down."""
 _SLOTS, _QUIET, _MEMORY, _DISK = "slots", "quiet", "memory (GiB)", "disk (GiB)"
 _GIB = 2**30
 _USABLE = 0.9
-"""The share of a memory that trials may plan with. The rest is for drivers and other processes."""
+"""The share of memory that trials may reserve. The rest is for drivers and other processes."""
 
 
 @final
 class ResourceRequests:
     """The needs of a run's trials.
 
-    A slot is a share of the processors. The quiet of the host has as many shares as there are slots, and each GPU its
-    part of them, so that no GPU is crowded beside an idle one. A trial that measures time takes all shares of its
-    device, and the slots that go with them.
+    A slot is a share of the CPUs. The host's resource `quiet` has as many shares as there are slots, and each GPU
+    has its part of them, so no GPU is crowded beside an idle one. A trial that measures time takes all shares of its
+    device, with their slots.
     """
 
     def __init__(self, host: Host, plans: Sequence[Plan], jobs: int | None) -> None:
         """Args:
-        jobs: how many trials run in parallel; None for a number that suits the machine.
+        jobs: the number of parallel trials; None for a default of the machine.
         """
         self._gpus = {_key(gpu): gpu for plan in plans for gpu in plan.gpus}
         self._health = {key: Health(gpu) for key, gpu in self._gpus.items()}
@@ -57,7 +57,7 @@ class ResourceRequests:
         }
 
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
-        """The needs of a claim's trial on each device that works; on every device if too few of its GPUs do."""
+        """Return the resources of a claim's trial for each working device; for every device if too few GPUs work."""
         withdrawn = self._withdrawn if self.has_enough(plan) else ()
         candidates = [gpu for gpu in plan.gpus if _key(gpu) not in withdrawn]
         others = plan.profile.requires.get("gpus", 1) - 1
@@ -67,7 +67,7 @@ class ResourceRequests:
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
 
     def of_mutant(self, mutant: Mutant, subject: Amounts) -> Amounts:
-        """The needs of a mutant's trial on the devices of its subject, from those of the subject's trial."""
+        """Return the resources of a mutant's trial on its subject's devices."""
         less = {
             key: min(amount, mutant.memory_gib) if key.endswith(_MEMORY) else amount for key, amount in subject.items()
         }
@@ -75,7 +75,7 @@ class ResourceRequests:
         return {**less, **dict.fromkeys(shared, 1)}
 
     def foreseen(self, plan: Plan, amounts: Amounts, predicted: JsonObject) -> Amounts:
-        """The needs of a trial whose memory was predicted. A declaration of the profile outranks the prediction."""
+        """Return the resources of a trial with predicted memory. The profile's declaration outranks the prediction."""
         if "reserved" not in predicted or "memory_gib" in plan.profile.requires:
             return amounts
         return {**amounts, _memory_of(amounts): min(predicted["reserved"] / _GIB, self.memory(amounts).room_gib)}
@@ -86,14 +86,14 @@ class ResourceRequests:
         return working >= plan.profile.requires.get("gpus", 1)
 
     def broken(self, amounts: Amounts) -> Failure | None:
-        """The GPU of a trial that is no longer used, and why; None if all of them work."""
+        """Return the broken GPU of a trial; None if all of them work."""
         for gpu in self.gpus(amounts):
             if reason := self._withdrawn.get(_key(gpu)) or self._health[_key(gpu)].broken():
                 return gpu, reason
         return None
 
     def crowded(self, amounts: Amounts) -> Failure | None:
-        """The GPU of a trial on which processes without a lease leave too little memory; None if there is none."""
+        """Return the GPU of a trial on which processes without a lease leave too little memory; None for none."""
         needed = self.memory(amounts).gib
         for gpu in self.gpus(amounts):
             memory = self._health[_key(gpu)].memory_gib()
@@ -104,24 +104,24 @@ class ResourceRequests:
         return None
 
     def withdraw(self, gpu: Gpu, reason: str) -> None:
-        """Take a GPU out of the pool."""
+        """Remove a GPU from the available devices."""
         self._withdrawn.setdefault(_key(gpu), reason)
 
     def devices(self, amounts: Amounts) -> tuple[str, ...]:
-        """The resources that leases are for: the GPUs of a trial, or the quiet of the host."""
+        """Return the resources to lease: the GPUs of a trial, or `quiet` of the host."""
         return tuple(key for key in amounts if key in self._gpus) or (_QUIET,)
 
     def memory(self, amounts: Amounts) -> Memory:
-        """The memory of its device that a trial uses."""
+        """Return the device memory of a trial."""
         name = _memory_of(amounts)
         return Memory(amounts[name], self.capacity[name])
 
     def gpus(self, amounts: Amounts) -> tuple[Gpu, ...]:
-        """The GPUs of a trial. The first one is its device."""
+        """Return the GPUs of a trial. The first one is its device."""
         return tuple(self._gpus[key] for key in amounts if key in self._gpus)
 
     def threads(self, amounts: Amounts) -> int:
-        """How many CPU threads a trial may use."""
+        """Return the number of CPU threads of a trial."""
         return max(1, int(amounts[_SLOTS] * self._threads))
 
     def _on(self, plan: Plan, gpu: Gpu | None, others: Sequence[Gpu]) -> Amounts:

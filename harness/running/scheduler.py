@@ -1,4 +1,4 @@
-"""Decides which task starts next. Pure: it knows names, amounts and ranks; it knows no processes and no clocks.
+"""Decides which task starts next, from names, amounts and ranks alone, without processes and clocks.
 
     schedule = Schedule({"slots": 2.0, "memory": 16.0})
     schedule.add(Task("large", ({"slots": 1.0, "memory": 12.0},), rank=(0,)))
@@ -6,8 +6,8 @@
     for task, amounts in schedule.start():
         …                                     # later: schedule.end(task.name)
 
-A task never takes a resource that a task of better rank lacks, so no task waits for ever. A task that can be done in
-several ways takes the way whose resources have the least to do, and waits for it.
+A task never takes a resource that a task of better rank waits for, so no task starves. A task with several ways takes
+the way with the least loaded resources, and waits for it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Task:
 
     name: str
     ways: tuple[Amounts, ...]
-    """The resources that it needs, for each way to do it, such as on one GPU or on another. Earlier ways win ties."""
+    """The resources of each way to execute it, such as on one GPU or another. Earlier ways win ties."""
     rank: tuple[float, ...]
     """Tasks with a smaller rank start first."""
     work: float = 0.0
-    """Seconds that it takes, with all tasks that follow it in the same way."""
+    """Expected seconds of it and of all tasks that follow it in the same way."""
 
 
 @final
 class Schedule:
-    """Tasks that wait and tasks that run, and the resources that they share."""
+    """Waiting and running tasks, and their shared resources."""
 
     def __init__(self, capacity: Amounts) -> None:
         """Args:
-        capacity: how much there is of each resource.
+        capacity: the total amount of each resource.
         """
         self._capacity = dict(capacity)
         self._waiting: dict[str, Task] = {}
@@ -51,7 +51,7 @@ class Schedule:
         self._work: dict[str, float] = {}
         """The work of each running task."""
         self._paused: dict[str, Amounts] = {}
-        """The amounts that paused tasks gave back."""
+        """The amounts that paused tasks released."""
         self._closed: set[str] = set()
         """Resources for which a paused task waits outside."""
 
@@ -73,7 +73,7 @@ class Schedule:
         self._waiting[task.name] = replace(task, ways=ways)
 
     def start(self) -> list[tuple[Task, Amounts]]:
-        """Start every task that can start, by rank, each with what it gets."""
+        """Start all tasks that can start, by rank. Returns them with their amounts."""
         free, load, started = self._free(), self._load(), []
         for task in sorted(self._waiting.values(), key=lambda task: task.rank):
             way = min(task.ways, key=lambda way: self._distance(way, task.work, load, free))
@@ -90,30 +90,30 @@ class Schedule:
         return started
 
     def end(self, name: str) -> None:
-        """Take back everything that a task got."""
+        """Remove a task and free its resources."""
         del self._running[name], self._work[name]
         self._reopen(name)
 
     def pause(self, name: str, retained: Collection[str]) -> None:
-        """Take back the resources of a task that waits for another process. It keeps some; no other task gets these."""
+        """Free the resources of a task that waits for another process, except `retained`."""
         amounts = self._running[name]
         self._paused[name] = {resource: amount for resource, amount in amounts.items() if resource not in retained}
         self._running[name] = {resource: amount for resource, amount in amounts.items() if resource in retained}
         self._closed |= set(retained) & amounts.keys()
 
     def resume(self, name: str) -> None:
-        """Let a paused task wait for the resources that it gave back, ahead of all others. It then starts again."""
+        """Queue a paused task for its released resources, ahead of all others. It then starts again."""
         needs = self._paused[name]
         self._reopen(name)
         self._waiting[name] = Task(name, (needs,), rank=())
 
     def discard(self, names: Collection[str]) -> None:
-        """Forget these tasks, unless they have started."""
+        """Remove these tasks, unless they have started."""
         for name in set(names) - self._running.keys():
             self._waiting.pop(name, None)
 
     def _load(self) -> dict[str, float]:
-        """The seconds for which each resource is taken by running tasks, and by waiting tasks with only one way."""
+        """Return the load of each resource in seconds, by running tasks and by waiting tasks with only one way."""
         load = dict.fromkeys(self._capacity, 0.0)
         settled = [(amounts, self._work[name]) for name, amounts in self._running.items()]
         settled += [(task.ways[0], task.work) for task in self._waiting.values() if len(task.ways) == 1]
@@ -123,12 +123,12 @@ class Schedule:
         return load
 
     def _distance(self, way: Amounts, work: float, load: Amounts, free: Amounts) -> tuple[float, ...]:
-        """The sort key of a way: whether another process has a device, the work ahead, the missing resources."""
+        """Return the sort key of a way: whether another process holds a device, the load, the missing resources."""
         whole = sum(load[name] + share for name, share in self._taken(way, work).items())
         return (not self._closed.isdisjoint(way), whole, len(_lacking(way, free)))
 
     def _taken(self, amounts: Amounts, work: float) -> dict[str, float]:
-        """Seconds that each resource would be taken if the task used all of it."""
+        """Return the load on each resource in seconds, weighted by the share of it that the task uses."""
         return {name: work * amount / (self._capacity[name] or 1.0) for name, amount in amounts.items()}
 
     def _free(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The claims that are due on this machine: no evidence from its class of device covers them with the present code.
+"""Selects the claims that are due on this machine: no evidence from its device class covers the present code.
 
 A claim is covered if a bundle of the same or a larger profile decides its status on the class of device that it would
 run on (see `harness.evidence.claim_status`). A FAIL covers too: the claim is FALSIFIED, and another run would not
@@ -28,7 +28,7 @@ __all__ = ["Because", "Due", "due", "never_here", "why_due"]
 @final
 @dataclass(frozen=True)
 class Because:
-    """Why a claim is due on a class of device. `harness.report.messages.due_text` has the words."""
+    """Why a claim is due on a device class. `harness.report.messages.due_text` formats it."""
 
     device: DeviceClass
     cell: Cell | None
@@ -36,13 +36,13 @@ class Because:
     only_reduced: bool = False
     """Whether the evidence covers only the reduced profile, while the full profile can run here."""
     cannot: str = ""
-    """Why the profile that is asked for cannot run here; empty if it can."""
+    """Why the requested profile cannot run here; empty if it can."""
 
 
 @final
 @dataclass(frozen=True)
 class Due:
-    """The claims of a request by whether they are due here, each with a reason or a status."""
+    """The claims of a request, divided into due and other ones, each with a reason or a status."""
 
     due: tuple[tuple[Contract, Because], ...]
     """The claims to run, with reasons."""
@@ -50,14 +50,14 @@ class Due:
     falsified: tuple[tuple[Contract, Cell], ...]
     """The claims that a FAIL covers."""
     elsewhere: tuple[tuple[Contract, str], ...]
-    """The claims that cannot run here, with reasons. One whose profile is asked for by name is due, unless this machine
+    """The claims that cannot run here, with reasons. With a requested profile, a claim is due, unless this machine
     lacks memory or GPUs for it."""
     unreadable: tuple[Unreadable, ...]
     """Unreadable bundles. A FAIL can be among them."""
 
     @property
     def standing(self) -> list[Verdict]:
-        """The verdicts that hold without a run, as they count for the exit status: FAIL for what is news."""
+        """The verdicts of claims that do not run, as they count for the exit status: FAIL for news."""
         return [Verdict.FAIL if cell.is_news else Verdict.PASS for _, cell in (*self.covered, *self.falsified)]
 
 
@@ -67,7 +67,7 @@ def due(
     request: RunRequest,
     watch: Watch | None = None,
 ) -> Due:
-    """Find which claims of a request are due on this machine.
+    """Determine which claims of a request are due on this machine.
 
     Args:
         watch: see `harness.evidence.index.read`.
@@ -98,7 +98,7 @@ def due(
 
 
 def never_here(host: Host, request: RunRequest) -> list[tuple[Contract, str]]:
-    """The claims of a request that this machine can never run in the profile that is asked for, with reasons."""
+    """Return the claims that this machine can never run in the requested profile, with reasons."""
     plans = ((contract, make_plan(contract, host, request)) for contract in request.contracts)
     return [
         (contract, plan.obstacle)
@@ -108,13 +108,13 @@ def never_here(host: Host, request: RunRequest) -> list[tuple[Contract, str]]:
 
 
 def _is_out_of_reach(contract: Contract, host: Host, request: RunRequest) -> bool:
-    """Whether the profile that is asked for by name needs more memory or GPUs than this machine has."""
+    """Whether the requested profile needs more memory or GPUs than this machine has."""
     profile = contract.profiles.get(request.profile)
     return profile is not None and bool(out_of_reach(profile.requires, host))
 
 
 def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> Because | None:
-    """Why evidence does not cover a claim on a class of device in a profile; None if it does. Pure."""
+    """Return why evidence does not cover a claim on a device class in a profile; None if it does."""
     cell = claim.cells.get(device)
     if cell is None or not cell.bundles:
         return Because(device, None)

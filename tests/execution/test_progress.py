@@ -26,7 +26,7 @@ def working(limit: float = LIMIT, is_claimed: bool = False) -> Progress:
 def test_a_subject_that_stands_still_is_ended_at_its_limit() -> None:
     progress = working()
     assert [progress.over(now) for now in (LIMIT, LIMIT + 0.1)] == [None, EndingKind.TIMED_OUT]
-    assert "stood still for 100 s" in progress.reason(EndingKind.TIMED_OUT, LIMIT + 0.1)
+    assert "made no progress for 100 s" in progress.reason(EndingKind.TIMED_OUT, LIMIT + 0.1)
 
 
 def test_a_subject_that_waits_for_a_processor_is_not_blamed() -> None:

@@ -168,8 +168,6 @@ class Adversary:
         for relation, text in answer.complaints:
             if relation != "no_host_wait" or not self.function.waits:
                 self.findings.add(relation, f"{_call_text(call)}: {text}")
-        if "a class of its own" in answer.raised:
-            self.findings.add("plain_tensors", f"{_call_text(call)}: {answer.raised}")
         return answer
 
     def fresh(self, call: Call) -> Answer:

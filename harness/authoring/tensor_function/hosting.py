@@ -23,7 +23,7 @@ from harness.authoring.tensor_function.fresh_process import FreshProcess
 from harness.authoring.tensor_function.placed_memory import Arena, Placed, copied, digest, fits, shares_memory
 from harness.authoring.tensor_function.surroundings import changes, surroundings
 
-__all__ = ["CONTEXTS", "Host", "tensors_of"]
+__all__ = ["CONTEXTS", "Host", "NotPlainTensor", "tensors_of"]
 
 _KEPT: Final = 12
 """Results of earlier calls that are checked for changes after each call."""
@@ -69,6 +69,13 @@ CONTEXTS: Final[Mapping[str, Around]] = {
 """Ways to call a function, by name."""
 
 
+class NotPlainTensor(TypeError):
+    """A result is not a plain tensor, but of a class that could override torch's functions."""
+
+    def __init__(self, what: str, kind: type[Any]) -> None:
+        super().__init__(f"{what} is a {kind.__qualname__}, not a torch.Tensor")
+
+
 class Host:
     """Calls a function in this process. See `Caller` for its methods.
 
@@ -108,6 +115,8 @@ class Host:
             if any(leaf.is_cuda for leaf in leaves):
                 torch.cuda.synchronize()  # raises a kernel's failed assertion
         except Exception as error:
+            if isinstance(error, NotPlainTensor):
+                side_effects.append(("plain_tensors", str(error)))
             try:
                 side_effects += self._changed_inputs(placed, upstream, before)
             except RuntimeError:  # after a failed assertion or an illegal address, the CUDA context is unusable
@@ -228,9 +237,7 @@ class Host:
         gradients = list(zeros)
         for index, gradient in zip(call.grad_inputs, gradients, strict=True):
             if type(gradient) not in _PLAIN:
-                raise TypeError(
-                    f"the gradient of tensor {index} is of {type(gradient).__qualname__}, a class of its own"
-                )
+                raise NotPlainTensor(f"the gradient of tensor {index}", type(gradient))
         return outputs, gradients, False
 
     def _observed(self, side_effects: list[tuple[str, str]]) -> Function:
@@ -280,7 +287,7 @@ def tensors_of(value: Any) -> list[Tensor]:
     """Flatten a return value into tensors: a tensor or number, or tuples, lists, dicts and dataclasses of them.
 
     Raises:
-        TypeError: it contains a value of another type, or an instance of a subclass of Tensor.
+        NotPlainTensor: it contains a value of another type, or an instance of a subclass of Tensor.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -297,7 +304,7 @@ def tensors_of(value: Any) -> list[Tensor]:
         return [tensor for item in dict.values(value) for tensor in tensors_of(item)]
     if hasattr(kind, "__dataclass_fields__"):
         return [tensor for name in kind.__dataclass_fields__ for tensor in tensors_of(getattr(value, name))]
-    raise TypeError(f"the function returned a {kind.__qualname__}, a class of its own, where a torch.Tensor was due")
+    raise NotPlainTensor("the returned value", kind)
 
 
 def _live_tensors() -> tuple[int, int]:

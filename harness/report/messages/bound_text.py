@@ -1,4 +1,4 @@
-"""Bounds in words: "at least 0.001 nats" for the keyword `minimum` with the limit 0.001."""
+"""Formats bounds: "at least 0.001 nats" for the keyword `minimum` with the limit 0.001."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES: Final = {"Items": ("item", "items"), "Length": ("character", "characters
 
 
 def of(bound: Bound | None, unit: str = "") -> str:
-    """Return a bound in words. A rule stays as it is in the contract; without a bound the text is empty."""
+    """Format a bound. A rule is returned as in the contract; None becomes an empty text."""
     if bound is None:
         return ""
     keyword, argument = bound.keyword, bound.limit
@@ -56,7 +56,7 @@ def _limit(argument: Any, unit: str) -> str:
 
 
 def _exact(argument: Any, unit: str = "") -> str:
-    """Return a value that is asked for: a number with its unit, a text as it is, anything else as JSON."""
+    """Format a required value: a number with its unit, a string unchanged, anything else as JSON."""
     if isinstance(argument, str) and argument:
         return argument
     if isinstance(argument, (int, float)) and not isinstance(argument, bool):

@@ -1,4 +1,4 @@
-"""Why claims have their status and are due, in words."""
+"""Formats why claims have their status and why they are due."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _note(note: Note | Finding) -> str:
 
 
 def lines(due: Due) -> Iterator[str]:
-    """Yield lines that say what runs and why, what does not run, and what is FALSIFIED."""
+    """Yield lines on claims that run and why, claims that do not run, and FALSIFIED claims."""
     for contract, because in due.due:
         yield f"due: {contract.id}: {_because(because)}"
     for contract, cell in due.falsified:
@@ -77,5 +77,5 @@ def _because(because: Because) -> str:
 
 
 def _place(cell: Cell) -> str:
-    """Return the path of the bundle that decides, from the working directory."""
+    """Return the path of the deciding bundle, relative to the working directory."""
     return "" if cell.bundle is None else os.path.relpath(cell.bundle)

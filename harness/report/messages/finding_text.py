@@ -1,4 +1,4 @@
-"""Findings of verification in words."""
+"""Formats findings of verification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 600
 
 
 def message(finding: Finding) -> str:
-    """Return what was found, without the full stop."""
+    """Return the sentence of a finding, without the full stop."""
     fields = {name: _text(name, value) for name, value in finding.fields.items()}
     return finding.detail.template.format_map(fields)[:_LONGEST]
 
@@ -26,7 +26,7 @@ def line(finding: Finding) -> str:
 
 
 def document(verification: Verification) -> dict[str, Any]:
-    """Return the result of verifying a bundle as JSON values, with the sentences."""
+    """Return a verification as JSON values, with the sentences of its findings."""
     plain = verification.to_json()
     for name, findings in (("findings", verification.findings), ("remarks", verification.remarks)):
         plain[name] = [{**entry, "message": message(of)} for entry, of in zip(plain[name], findings, strict=True)]

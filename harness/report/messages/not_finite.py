@@ -1,4 +1,4 @@
-"""One violation for each value that is not finite, although it fails every clause that reads its measurement."""
+"""Groups the clauses that fail for the same non-finite value into one violation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["decisive", "violations", "wrong"]
 def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tuple[str, ...]]]:
     """Return the failed clauses, each with the ids of those that fail for the same value.
 
-    Only clauses that read a value that is not finite are gathered, by measurement. The one that names the place in the
-    measurement, such as `errors[17]`, stands for them.
+    Only clauses that read a non-finite value are grouped, by measurement. The clause that names the location in the
+    measurement, such as `errors[17]`, represents the group.
     """
     groups: dict[str, list[ClauseResult]] = {}
     for clause in clauses:
@@ -42,26 +42,22 @@ def wrong(clauses: Sequence[ClauseResult]) -> tuple[list[ClauseResult], str]:
     unmeasured = [clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED]
     if not violated or not unmeasured:
         return violated or unmeasured, ""
-    return (
-        violated,
-        f"{counted(len(unmeasured), 'clause')} not measured: {first([clause.id for clause in unmeasured], 3)}",
-    )
+    names = first([clause.id for clause in unmeasured], 3)
+    return violated, f"{counted(len(unmeasured), 'clause')} not measured: {names}"
 
 
 def decisive(record: Record) -> Reason | None:
-    """Return the reason of a verdict. If a value is not finite, of the clause that names its place."""
+    """Return the reason of a verdict; for a non-finite value, that of the clause that names its location."""
     reason = record.reason
     if reason is None or reason.code is not ReasonCode.CLAUSE or reason.root.code is not ReasonCode.NOT_FINITE:
         return reason
-    decisive_clauses = (
-        clause for clause, others in violations(record.clauses) if set(reason.clauses) & {clause.id, *others}
-    )
-    return next(
-        (Reason(ReasonCode.CLAUSE, clauses=(clause.id,), cause=clause.reason) for clause in decisive_clauses), reason
-    )
+    for clause, others in violations(record.clauses):
+        if set(reason.clauses) & {clause.id, *others}:
+            return Reason(ReasonCode.CLAUSE, clauses=(clause.id,), cause=clause.reason)
+    return reason
 
 
 def _place(clause: ClauseResult) -> str:
-    """Return the place of the value that is not finite; empty if the clause failed for another reason."""
+    """Return the location of the non-finite value; empty if the clause failed for another reason."""
     reason = clause.reason
     return reason.place.removeprefix("self.") if reason and reason.code is ReasonCode.NOT_FINITE else ""

@@ -1,4 +1,4 @@
-"""Numbers, units and times as text for people."""
+"""Formats numbers, units and durations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["binary", "counted", "duration", "rough", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
-    """Return a measured value as a short text: six significant digits, binary units for bytes, long texts cut.
+    """Format a measured value: six significant digits, binary units for bytes, long strings shortened.
 
     A string that looks like a number, such as "0.5", gets quotes, because clauses treat it as a string.
     """
@@ -23,7 +23,7 @@ def value(measured: Any, unit: str = "") -> str:
     if isinstance(measured, (int, float)):
         if unit == "B":
             return binary(measured)
-        # A whole number stored as a float, such as a count of bytes, keeps its digits.
+        # An integer stored as a float, such as a number of bytes, keeps its digits.
         counted = isinstance(measured, int) or (measured.is_integer() and abs(measured) >= 1e6)
         text = f"{int(measured):,}" if counted and abs(measured) < 1e15 else f"{measured:.6g}"
         return f"{text} {unit}" if unit else text
@@ -64,7 +64,7 @@ def _reads_as_another(text: str) -> bool:
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """Return a number of things, such as 1 bundle or 2 bundles. Without `things`, an s makes the plural."""
+    """Return such as "1 bundle" or "2 bundles". The plural is `things`, by default `thing` with an s."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
@@ -79,7 +79,7 @@ def binary(count: float) -> str:
 
 
 def rough(seconds: float) -> str:
-    """Return a duration in whole seconds, such as 7 s or 3 min 20 s, for what changes while it is read."""
+    """Return a duration in whole seconds, such as 7 s or 3 min 20 s, for live displays."""
     return f"{seconds:.0f} s" if seconds < 60 else duration(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What qualifies a verdict, in a few words each: profile, mutants, changed parameters, another subject."""
+"""Short qualifiers of a verdict: profile, mutants, overridden parameters, another subject."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 UNPROVEN = "UNPROVEN"
-"""Of a PASS: no mutant shows that the falsifier can fail."""
+"""Qualifies a PASS without killed mutants."""
 ISOLATED = "subjects isolated"
 _MOST_CHANGED = 4
 _LONGEST = 80
@@ -37,7 +37,7 @@ def profile(name: str | None) -> str:
 
 
 def mutants(record: Record) -> str:
-    """Return how many mutants were killed, and what became of the others."""
+    """Return the numbers of mutants by fate."""
     if record.mutants_skipped:
         return "mutants skipped"
     if not record.mutants:
@@ -47,23 +47,23 @@ def mutants(record: Record) -> str:
 
 
 def changed(overrides: Mapping[str, Any]) -> str:
-    """Return the overridden parameters with their values; of many, the first ones."""
+    """Return the first overridden parameters with their values."""
     return first([cut(f"{name}={value}", _LONGEST) for name, value in overrides.items()], _MOST_CHANGED)
 
 
 def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
-    """Return that parameters were overridden, and which; empty if none was."""
+    """Return the qualifier for overridden parameters; empty if there are none."""
     return [f"parameters overridden: {changed(overrides)}"] if overrides else []
 
 
 def another_subject(name: str) -> str:
-    """Return that the subject is not the contract's."""
+    """Return the qualifier for a subject other than the contract's."""
     return f"another subject: {name}"
 
 
 KNOWN: Final = "known"
 NEW: Final = "new"
-"""What a report says beside the verdict if the contract states a refutation for such a run."""
+"""Qualifiers of a verdict if the contract lists a known refutation for such a run."""
 
 
 def standing(refutation: Refutation | None, result: Result) -> str:
@@ -72,7 +72,7 @@ def standing(refutation: Refutation | None, result: Result) -> str:
 
 
 def refutation_text(refutation: Refutation, result: Result) -> str:
-    """Return how a run compares with the refutation that its contract states."""
+    """Compare a run with the known refutation of its contract."""
     if refutation.expects(result):
         return f"known since {refutation.since}: {refutation.explanation}"
     stated = f"the contract says since {refutation.since} that these fail: {', '.join(sorted(refutation.clauses))}"

@@ -1,4 +1,4 @@
-"""Reasons in words."""
+"""Formats reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["marked", "of", "stated"]
 
 
 def of(reason: Reason | None) -> str:
-    """Return a reason in words, without the full stop; empty for None."""
+    """Format a reason without the full stop; empty for None."""
     if reason is None:
         return ""
     cause, text, place = of(reason.cause), reason.text, reason.place
@@ -41,12 +41,12 @@ def _how_to_show(name: str) -> str:
 
 
 def marked(reason: Reason | None) -> str:
-    """Return a reason in words, with the source of words that `harness verify` cannot derive in brackets."""
+    """Format a reason, with the source of a text that `harness verify` cannot derive in brackets."""
     return " ".join(filter(None, (of(reason), f"[{stated(reason)}]" if stated(reason) else "")))
 
 
 def stated(reason: Reason | None) -> str:
-    """Return the source of words that follow from no measurement, such as the run; empty without such words."""
+    """Return the source of a text that does not follow from a measurement, such as the run; empty without one."""
     root = None if reason is None else reason.root
     if root is None or not root.text or not root.code.stated_by:
         return ""

@@ -1,4 +1,4 @@
-"""What reports for CI say of a run beside its outcome."""
+"""The properties of a run in CI reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["facts"]
 
 
 def facts(record: Record) -> dict[str, str]:
-    """Return what a report says of a run beside its outcome: names and texts."""
+    """Return the properties of a run by name, without its outcome."""
     device = record.device
     texts = {
         "verdict": str(record.verdict),

@@ -1,8 +1,9 @@
-"""Bundles and clauses in words: what verifying a bundle found, and how a clause is violated or left undecided."""
+"""Formats verified bundles, and violated or undecided clauses."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from harness.base.vocabulary import Outcome, Verdict
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 DOES_NOT_REPEAT = "It does not repeat: run once more, the case no longer violated all of these clauses."
-"""What the reports say of such a counterexample."""
+"""The text for a counterexample that does not repeat."""
 IMPORTANCE = (
     Code.MUTANTS_SKIPPED,
     Code.OVERRIDDEN,
@@ -46,14 +47,14 @@ IMPORTANCE = (
 )
 """The codes of remarks, the most important first."""
 KEY_LETTERS = 12
-"""Letters of a key's id, or of a commit, that suffice to recognize it."""
+"""Number of characters of a shortened key id or commit."""
 _BUILTIN = {*builtin_clauses(RESOLVED), CONTRADICTION, UNLIKE_FILES}
 
 
 def words(clause: ClauseResult, contract: Contract | None) -> str:
-    """Return the contract's words for a violated clause: a rule's message, or the description of the measurement.
+    """Return the contract's text for a violated clause: a rule's message, or the description of the measurement.
 
-    If the clause failed for another reason, such as a NaN, that reason.
+    If the clause failed for another reason, such as a NaN, return that reason.
     """
     if not exceeds(clause):
         return reason_text.marked(clause.reason)
@@ -63,7 +64,7 @@ def words(clause: ClauseResult, contract: Contract | None) -> str:
 
 
 def exceeds(clause: ClauseResult) -> bool:
-    """Whether a value is beyond the bound of a keyword, so that value and bound say why the clause is violated."""
+    """Whether value and bound explain the violation, because the value is beyond the bound of a keyword."""
     reason = clause.reason
     return reason is not None and reason.code is ReasonCode.VIOLATED and reason.bound is not None and not reason.text
 
@@ -78,9 +79,8 @@ def undecided(clause: ClauseResult) -> str:
 def bundle_totals(verifications: Sequence[Verification]) -> str:
     """Return how many bundles are sound, and their verdicts."""
     sound = [verification for verification in verifications if verification.sound]
-    verdicts = ", ".join(
-        f"{sum(verification.verdict is verdict for verification in sound)} {verdict}" for verdict in Verdict
-    )
+    counts = Counter(verification.verdict for verification in sound)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
     refused = sum(verification.standing == NOT_ACCEPTED for verification in sound)
     return (
         f"{len(sound)} sound, {len(verifications) - len(sound)} unsound; of the sound: {verdicts}"
@@ -90,11 +90,8 @@ def bundle_totals(verifications: Sequence[Verification]) -> str:
 
 def bundle_line(verification: Verification) -> str:
     """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
-    parts = [
-        verification.standing
-        if verification.accepted
-        else f"{verification.standing} ({verification.verdict or 'no verdict'})"
-    ]
+    verdict = "" if verification.accepted else f" ({verification.verdict or 'no verdict'})"
+    parts = [f"{verification.standing}{verdict}"]
     if verification.id is not None:
         parts += [verification.id, qualifiers.profile(verification.profile), str(verification.device)]
     if verification.verdict is not None:

@@ -1,1 +1,1 @@
-"""What the commands print on a terminal, and in a pipe."""
+"""The output of commands on a terminal and in a pipe."""

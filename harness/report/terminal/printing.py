@@ -1,4 +1,4 @@
-"""Lines and tables for terminals of any width. No word is broken; a word that is too wide has its own line.
+"""Formats lines and tables for terminals of any width. Words are not broken; one that is too wide has its own line.
 
 tell_all(["the claims", Table([("claim", "status"), *rows])])
 """
@@ -45,7 +45,7 @@ COLOURS: Mapping[str, str] = {
 }
 """The colour of each status, verdict, outcome and fate."""
 _NARROWEST = 24
-"""Columns that the last cells of a row get at least beside the others, instead of a line of their own."""
+"""Minimum columns for the last cells of a row. With less room they go to a separate line."""
 
 
 def terminal_width(stream: IO[str] | None = None) -> int | None:
@@ -92,7 +92,7 @@ class Table:
     indent: int = 2
     """Spaces before a row. A further line of the row has at least twice as many and two more."""
     notes: Sequence[str] = ()
-    """What stands below each row; empty for nothing."""
+    """Text below each row; empty for none."""
 
     def lines(self, width: int | None) -> Iterator[Line]:
         """Yield the lines of the table on a terminal of this width. None means no limit.
@@ -127,7 +127,7 @@ class Table:
 
 
 Block = str | Line | Table
-"""A part of what a command prints. A plain text is a line without a style."""
+"""A part of a command's output. A plain text is a line without a style."""
 
 
 def lines_of(blocks: Iterable[Block], width: int | None = None) -> Iterator[Line]:
@@ -153,7 +153,7 @@ def styled(text: str, style: str) -> str:
 
 
 def tell(text: str, style: str = "", *, word: str = "", err: bool = False, hanging: int | None = None) -> None:
-    """Print a line, broken at spaces if it goes to a terminal. Control characters are escaped, also ends of lines.
+    """Print a line, wrapped at spaces on a terminal. Control characters are escaped, including newlines.
 
     Args:
         style: of the text, or of `word` only, where it stands first. click removes it if the output is no terminal.

@@ -1,7 +1,7 @@
-"""The events of a run as lines. The terminal shows them, and so does a pipe.
+"""Formats the events of a run as lines, for a terminal or a pipe.
 
-A run of one claim writes what happens as it happens. Of several claims, which may run side by side, each is written
-when it has its verdict.
+With one claim, events are written immediately. With several claims, which may run in parallel, each is written when
+it has its verdict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from harness.running.events import ClaimFinished, RunFinished
 __all__ = ["USUAL", "Lines", "Shown", "interrupted_text", "summary_lines", "totals_text"]
 
 _STEP_LINES = 5
-"""Lines with steps that a trial prints in a pipe."""
+"""Maximum lines with steps of a trial in a pipe."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Shown:
     quiet: bool = False
     """Only claims that are not PASS, and the last line."""
     slowest: int = 5
-    """How many claims the summary lists by their time; 0 for all."""
+    """Number of slowest claims in the summary; 0 for all."""
 
 
 USUAL = Shown()
@@ -62,9 +62,9 @@ class Lines:
     width: Callable[[], int | None] = lambda: None
     """The width of the terminal, in columns. None means no limit."""
     is_live: bool = False
-    """Whether a live view shows what runs, so that only its results need lines."""
+    """Whether a live view shows running trials, so that only results are written."""
     clock: Callable[[], float] = time.monotonic
-    """The seconds since any moment."""
+    """A monotonic clock in seconds."""
     _began: float = 0.0
     _total: int = 1
     _finished: list[events.ClaimFinished] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Lines:
                 pass
 
     def _line(self, claim: str, text: str, style: str = "") -> None:
-        """Write a line about a claim that runs. Among several, the line names the claim."""
+        """Write a line about a running claim. With several claims, the line names it."""
         self.write((f"{claim if self._total > 1 else ''}  {text}", style))
 
     def _is_shown(self, event: events.TrialStep) -> bool:
@@ -145,7 +145,7 @@ class Lines:
             return
         place = ""
         if self._total > 1:
-            # The time of the run, with waits. The claim's own time, without them, is at the end of its line.
+            # The time of the run includes waits; the time at the end of the claim's line does not.
             place = f"[{len(self._finished)}/{self._total} after {rough(self.clock() - self._began)}]  "
         lines = claim_lines(event, place, self._contracts.get(event.record.id), verbose=self.shown.verbose)
         for line in lines_of(lines, self.width()):
@@ -214,14 +214,14 @@ def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[s
 
 
 def interrupted_text(event: RunFinished) -> str:
-    """Return what an interrupted run leaves."""
+    """Describe the results of an interrupted run."""
     wait = f" while waiting for {event.awaited}" if event.awaited else ""
     left = "what was measured is in the evidence above" if event.records else "nothing was measured"
     return f"interrupted{wait}: {left}"
 
 
 def totals_text(declared: int, verdicts: list[str], seconds: float | None = None) -> str:
-    """Return the last line of every summary: how many claims were declared, and their verdicts."""
+    """Return the last line of a summary: the numbers of declared claims and of verdicts."""
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
     took = "" if seconds is None else f", in {number_text.duration(seconds)}"
     return f"{number_text.counted(declared, 'claim')} declared, {len(verdicts)} evaluated: {counts}{took}"

@@ -1,4 +1,4 @@
-"""What `harness run` prints: lines, a live view below them on a terminal, and the records as JSON."""
+"""The output of `harness run`: lines, a live view on a terminal, and the records as JSON."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ def _document(event: RunFinished, bundles: dict[str, str | None], passed_over: i
 
 
 def _violated_first(record: Record) -> Record:
-    """Return the record with its clauses in the order in which people look at them."""
+    """Return the record with violated clauses first."""
     order = (Outcome.FAIL, Outcome.PASS, Outcome.NOT_MEASURED)
     return replace(record, clauses=tuple(sorted(record.clauses, key=lambda clause: order.index(clause.outcome))))

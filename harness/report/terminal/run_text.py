@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 TIGHTEST = 5
-"""Margins that a PASS, and the summary of a run, show."""
+"""Number of margins that a PASS and the summary of a run show."""
 _LONGEST_CASE = 400
 _LONGEST_EXCEPTION = 200
 _HEAD = ("clause", "ratio", "measured", "bound")
 
 
 def plan_text(event: ClaimPlanned) -> str:
-    """Return how a claim is run."""
+    """Describe the plan of a claim."""
     device = event.device
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
@@ -65,7 +65,7 @@ def plan_text(event: ClaimPlanned) -> str:
 
 
 def limit_text(event: ClaimPlanned) -> str:
-    """Return how long a trial may take, and why that is longer than the contract says."""
+    """Return the time limit of a trial, and why it differs from the contract's."""
     limit = f"a trial may take {number_text.duration(event.limit_seconds)}"
     if event.pace == 1.0:
         return limit
@@ -115,11 +115,11 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
 def claim_lines(
     event: ClaimFinished, place: str = "", contract: Contract | None = None, *, verbose: bool = False
 ) -> Iterator[Block]:
-    """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
+    """Yield the result of a claim: verdict, reasons, margins, and the path of the evidence.
 
     Args:
-        place: what stands before the verdict, such as "[7/25] ".
-        contract: the claim's, for its words.
+        place: a prefix of the verdict, such as "[7/25] ".
+        contract: the contract, for its texts.
     """
     record = event.record
     yield f"{place}{record.verdict}  {record.id}  {record.title}", f"bold {COLOURS[record.verdict]}"
@@ -138,7 +138,7 @@ def claim_lines(
 
 
 def qualities(record: Record) -> str:
-    """Return everything that qualifies a verdict."""
+    """Return all qualifiers of a verdict."""
     if nothing_ran(record):
         return "nothing ran"  # the reason names the profiles
     device = record.device
@@ -157,7 +157,7 @@ def qualities(record: Record) -> str:
 
 
 def shown_reason(record: Record) -> str:
-    """Return why a verdict is no proven PASS. Empty for what the lines below it say: failed clauses and mutants."""
+    """Return why a verdict is not a proven PASS; empty if the lines below state it: failed clauses and mutants."""
     reason = record.reason
     if reason is None or reason.code is ReasonCode.UNPROVEN:
         return ""
@@ -171,22 +171,16 @@ def shown_reason(record: Record) -> str:
 
 
 def short_reason(record: Record) -> str:
-    """Return why a verdict is no proven PASS, where no line below says it."""
+    """Return why a verdict is not a proven PASS, if no line below states it."""
     return shown_reason(record) or reason_text.of(decisive(record))
 
 
 def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
     """Return why a mutant that ran is not killed. It does not repeat why the subject was not measured."""
-    reason, its = mutant.reason, record.reason
-    if (
-        reason is not None
-        and its is not None
-        and reason.root.text
-        and reason.root == its.root
-        and its.mutant != mutant.id
-    ):
+    own, subject = mutant.reason, record.reason
+    if own and subject and own.root.text and own.root == subject.root and subject.mutant != mutant.id:
         return "for the same reason"
-    return f"{reason_text.of(reason)}; its defect: {mutant.defect}"
+    return f"{reason_text.of(own)}; its defect: {mutant.defect}"
 
 
 def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> Iterator[Block]:
@@ -276,7 +270,7 @@ def unjudged_text(record: Record) -> str:
 
 
 def outside_text(record: Record) -> str:
-    """Return, of a command or a finished run, how many clauses were decided, and those that cannot be from outside."""
+    """Return the numbers of decided clauses for an external subject, and the clauses that cannot be decided."""
     if not record.is_outside:
         return ""
     counts = Counter(clause.outcome for clause in record.clauses)
@@ -300,7 +294,7 @@ def idle_text(record: Record) -> str:
 
 
 def nothing_ran(record: Record) -> bool:
-    """Return whether not even the trial of the subject was started."""
+    """Whether no trial was started, not even the subject's."""
     return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
 
 

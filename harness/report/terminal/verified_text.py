@@ -1,4 +1,4 @@
-"""What verifying bundles found, as lines: what is no sound and proven PASS first, then shared remarks once each."""
+"""Formats verified bundles: those without a sound and proven PASS first, then shared remarks once each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.report.terminal.printing import COLOURS, Line
 __all__ = ["verified_lines"]
 
 _MOST_MESSAGES = 3
-"""Different messages that are shown for one code."""
+"""Maximum different messages for one code."""
 _MOST_NAMES = 4
-"""Claims that are named for one message."""
+"""Maximum claims for one message."""
 
 
 def verified_lines(verifications: Sequence[Verification], verbose: bool) -> Iterator[Line]:
@@ -53,11 +53,9 @@ def _rank(verification: Verification) -> int:
 def _style(verification: Verification) -> str:
     if not verification.accepted:
         return "bold red"
-    return (
-        COLOURS.get(str(verification.verdict), "")
-        if verification.proven or verification.verdict is not Verdict.PASS
-        else "yellow"
-    )
+    if verification.verdict is Verdict.PASS and not verification.proven:
+        return "yellow"
+    return COLOURS.get(str(verification.verdict), "")
 
 
 def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:

@@ -1,7 +1,7 @@
-"""Workflow commands of GitHub Actions: annotations of ours, and none that foreign texts contain.
+"""Workflow commands of GitHub Actions: writes annotations, and escapes commands in untrusted texts.
 
-The runner executes a line of a step's output that begins with `::`, and `##[` anywhere in a line. The exceptions and
-logs of a subject, its names and the texts of contracts could so mark a job, or hide its log. So every text that the
+The runner executes a line of a step's output that begins with `::`, and `##[` anywhere in a line. Exceptions and logs
+of a subject, names and texts of contracts could thus annotate a job or hide its log. So every text that the
 harness prints there is escaped, and only `annotate` writes a command, whose parts are escaped one by one.
 """
 
@@ -52,7 +52,7 @@ class Escaping(io.TextIOWrapper):
 
 
 def escape_outputs() -> None:
-    """Escape what this process prints from now on, if it runs in GitHub Actions."""
+    """Escape all further output of this process, if it runs in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         sys.stdout, sys.stderr = _escaping(sys.stdout), _escaping(sys.stderr)
 
