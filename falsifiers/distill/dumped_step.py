@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from falsifiers.distill.measuring.dumped_steps import DumpedStep
 from falsifiers.distill.oracle.adapters import AdapterSteps
 from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, new_model
-from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
+from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare, corrections_of
 from falsifiers.distill.oracle.tolerances import QUANTITIES, TOLERANCES, refuted
 from falsifiers.distill.running.training import read_back
 from harness import NotObserved, Trial, Unobserved, propagates
@@ -105,6 +105,7 @@ class DumpedRun:
         adapters = trial.subject.adapters()
         self._shadow = ShadowStep(*arguments) if adapters is None else AdapterSteps(adapters, *arguments)
         self.hidden: Unobserved | None = None
+        self._corrections: torch.dtype | None = None
 
     def steps(self) -> Iterator[tuple[DumpedStep, Snapshot]]:
         """Each dumped step, with the state after the previous one."""
@@ -148,6 +149,8 @@ class DumpedRun:
         self, number: int, before: Snapshot, dump: DumpedStep, loss: float, dtype: torch.dtype | None = None
     ) -> list[Difference]:
         expected = self._expected(number, before, dump, torch.float64)
+        if self._corrections is None:  # one for all steps, so that no other factor passes for a rounding here and there
+            self._corrections = corrections_of(self._configuration, before, dump.after, number)
         differences = compare(
             self._configuration,
             expected,
@@ -157,6 +160,7 @@ class DumpedRun:
             number=dump.number,
             gradients=dump.gradients,
             rounded=self._expected(number, before, dump, dtype) if dtype is not None else None,
+            corrections=self._corrections,
         )
         return [difference for difference in differences if self.hidden is None or difference.quantity not in _OF_LOSS]
 

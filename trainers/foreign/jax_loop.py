@@ -74,17 +74,17 @@ def loss_of(weights: Weights, tokens: Any, labels: Any, shape: dict[str, Any]) -
 
 
 @jax.jit
-def updated(weights: Weights, slots: list[Weights], gradients: Weights, rate: Any, kept: Any, corrections: Any) -> Any:
+def updated(weights: Weights, slots: list[Weights], gradients: Weights, rate: Any, kept: Any, count: Any) -> Any:
     """AdamW, as Loshchilov and Hutter have it.
 
     Args:
         kept: the share of a weight that does not decay.
-        corrections: of both moments; float32 would lose five of their digits, so Python computes them.
+        count: of this step, in float32, as are the corrections of both moments.
     """
     means, squares = slots
     means = {name: BETAS[0] * one + (1 - BETAS[0]) * gradients[name] for name, one in means.items()}
     squares = {name: BETAS[1] * one + (1 - BETAS[1]) * gradients[name] ** 2 for name, one in squares.items()}
-    first, second = corrections
+    first, second = (1 - jnp.float32(beta) ** count for beta in BETAS)
     weights = {
         name: one * kept - rate * (means[name] / first) / (jnp.sqrt(squares[name] / second) + EPSILON)
         for name, one in weights.items()
@@ -133,9 +133,8 @@ def train(asked: Any) -> None:
         saving.before_step()
         if bug != "skipped-step" or step != 3:
             counted += 1
-            corrections = tuple(1 - beta**counted for beta in BETAS)
             kept_share = 1 - rate * asked.decay
-            weights, moved = updated(weights, list(slots.values()), gradients, rate, kept_share, corrections)
+            weights, moved = updated(weights, list(slots.values()), gradients, rate, kept_share, np.float32(counted))
             slots = dict(zip(slots, moved, strict=True))
             view.weights = weights
             if asked.dump:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from harness.authoring.shadow_step import Difference, difference, differences
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64
+_POWER_UNITS = 4  # in the last place: the largest error of CUDA's powf, by the programming guide of CUDA 12
 _ROUNDINGS = 3  # AdamW rounds the decay factor, the product and the sum of each weight and each slot
 
 
@@ -233,6 +236,7 @@ def compare(
     number: int,
     gradients: Mapping[str, Tensor] | None = None,
     rounded: Step | None = None,
+    corrections: torch.dtype = torch.float64,
 ) -> list[Difference]:
     """The differences between a subject's step and the expected one, by quantity and tensor.
 
@@ -244,6 +248,7 @@ def compare(
     - `count`: the optimizer's own count of steps.
     - `applied`: the change of each weight, against the change that follows from the subject's own slots. It does not
       depend on the gradient: AdamW turns a tiny gradient, which may be rounding, into a whole step.
+      Bias corrections in float32 are those of the whole step that explain it best: see `_rounded_factors`.
     - `update`: the change of each weight, if the subject shows no slots.
 
     Any other slot of the subject is a quantity of its own with an infinite difference.
@@ -255,6 +260,7 @@ def compare(
         after: its state after the step; the live tensors will do.
         loss, number, gradients: what the subject reports about the step.
         rounded: the step in the subject's dtype; differences that its rounding explains do not count.
+        corrections: in which the subject computes the bias corrections: see `corrections_of`.
     """
     result = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
     if after.slots is None:
@@ -263,11 +269,13 @@ def compare(
         result += differences("update", after.weights, expected.weights, moves, roundings=_ROUNDINGS, rounded=twin)
     else:
         result += _of_slots(configuration, expected, after.slots, rounded)
-        expected_weights = {
-            name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
-            for name, slots in after.slots.items()
-            if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
-        }
+        decayed, steps = _asked_by_slots(configuration, before.weights, after.slots, expected.rate)
+        if corrections is torch.float32:
+            seen = _common_factor(after.weights, decayed, steps)
+            for name, step in steps.items():
+                factors = _rounded_factors(configuration, float(after.slots[name]["step"]), _POWER_UNITS)
+                step *= min(factors, key=lambda one: abs(one - seen))
+        expected_weights = {name: decayed[name] + step for name, step in steps.items()}
         moves = {name: weight - before.weights[name].to(weight) for name, weight in expected_weights.items()}
         result += differences("applied", after.weights, expected_weights, moves, roundings=_ROUNDINGS)
     if gradients:
@@ -296,13 +304,73 @@ def _of_slots(configuration: Configuration, expected: Step, seen: Slots, rounded
     return result
 
 
-def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping[str, Tensor], rate: float) -> Tensor:
-    """The weight in float64 after AdamW's step with these slots (Loshchilov and Hutter, 2019, algorithm 2)."""
-    wanted, count = configuration, float(slots["step"])
-    mean = slots["exp_avg"].double() / (1 - wanted.beta1**count)
-    square = slots["exp_avg_sq"].double() / (1 - wanted.beta2**count)
-    decayed = weight.double() * (1 - rate * wanted.weight_decay)
-    return decayed - rate * mean / (square.sqrt() + wanted.epsilon)
+def _asked_by_slots(
+    configuration: Configuration, weights: Mapping[str, Tensor], seen: Slots, rate: float
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """AdamW's step with these slots in float64 (Loshchilov and Hutter, 2019, algorithm 2), by parameter.
+
+    Returns:
+        The weights after their decay, and what the step then adds to them.
+    """
+    wanted = configuration
+    decayed, steps = dict[str, Tensor](), dict[str, Tensor]()
+    for name, slots in seen.items():
+        if name not in weights or not {"exp_avg", "exp_avg_sq", "step"} <= slots.keys():
+            continue
+        count = float(slots["step"])
+        mean = slots["exp_avg"].double() / (1 - wanted.beta1**count)
+        square = slots["exp_avg_sq"].double() / (1 - wanted.beta2**count)
+        decayed[name] = weights[name].double() * (1 - rate * wanted.weight_decay)
+        steps[name] = -rate * mean / (square.sqrt() + wanted.epsilon)
+    return decayed, steps
+
+
+def corrections_of(configuration: Configuration, before: Snapshot, after: Snapshot, number: int) -> torch.dtype:
+    """In which dtype a step's bias corrections were computed, by what all its weights have in common.
+
+    Ask about the first step. The rounded beta2 = 0.999 makes it 7e-6 shorter, and a power of 1 is no further rounding.
+    """
+    decayed, steps = _asked_by_slots(configuration, before.weights, after.slots or {}, configuration.rate(number))
+    counts = {float(slots["step"]) for name, slots in (after.slots or {}).items() if name in steps}
+    seen = _common_factor(after.weights, decayed, steps)
+    is_rounded = any(
+        abs(seen - one) < abs(seen - 1) for count in counts for one in _rounded_factors(configuration, count, 0)
+    )
+    return torch.float32 if is_rounded else torch.float64
+
+
+@cache
+def _rounded_factors(configuration: Configuration, count: float, units: int) -> tuple[float, ...]:
+    """By what the bias corrections of float32 multiply a step.
+
+    A correction is 1 - p, where p is the power of the rounded beta, itself rounded. So p lies on the grid of float32,
+    and a factor between two of these is no rounding.
+
+    Args:
+        units: by how many units in the last place the power may be off.
+    """
+    first, second = (_rounded_corrections(beta, count, units) for beta in (configuration.beta1, configuration.beta2))
+    return tuple(two**0.5 / one for one in first for two in second)
+
+
+def _rounded_corrections(beta: float, count: float, units: int) -> list[float]:
+    """1 - beta**count in float32, as multiples of the exact one."""
+    exact = 1 - beta**count
+    nearest = torch.tensor(float(torch.tensor(beta)) ** count)
+    unit = float(nearest - torch.nextafter(nearest, torch.tensor(0.0)))
+    found = [1 - float(nearest) - more * unit for more in range(-units, units + 1)]
+    return [one / exact for one in found if one > 0] if exact > 0 else [1.0]
+
+
+def _common_factor(seen: Mapping[str, Tensor], decayed: Mapping[str, Tensor], steps: Mapping[str, Tensor]) -> float:
+    """By what the steps of all weights together are multiplied: the least squares' solution, 1.0 if there is none."""
+    size = product = 0.0
+    for name, step in steps.items():
+        if name in seen and seen[name].shape == step.shape:
+            size += float((step * step).sum())
+            product += float(((seen[name].detach().to(step) - decayed[name]) * step).sum())
+    factor = product / size if size else 1.0
+    return factor if math.isfinite(factor) else 1.0
 
 
 @contextmanager

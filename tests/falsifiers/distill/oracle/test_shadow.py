@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.oracle.qwen2 import load, new_model
-from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, compare
+from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare, corrections_of
 from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
 from falsifiers.distill.oracle.watch import ShadowWatch
 from falsifiers.distill.reference import Distillation
@@ -161,3 +161,40 @@ def test_a_model_without_a_shape_is_refused() -> None:
     """A model with an unknown name is refused."""
     with pytest.raises(ValueError, match="qwen3"):
         new_model("qwen3", torch.device("cpu"))
+
+
+def applied(
+    count: int, corrections: torch.dtype, factor: float = 1.0, judged: torch.dtype | None = None
+) -> tuple[torch.dtype, float]:
+    """For step `count` of weights at 0: the dtype that its corrections are taken for, and the error of what it did.
+
+    Args:
+        corrections: in which the step computes them.
+        factor: by what a defect multiplies the step.
+        judged: what they are taken for; `corrections` if None.
+    """
+    mean, square = torch.linspace(-1, 1, 1000), torch.linspace(1e-3, 1, 1000)
+    betas = (torch.tensor(beta, dtype=corrections) for beta in (0.9, 0.999))
+    first, second = (1 - beta ** torch.tensor(float(count), dtype=corrections) for beta in betas)
+    move = -0.01 * factor * (mean / first.float()) / ((square / second.float()).sqrt() + 1e-8)
+    slots = {"w": {"exp_avg": mean, "exp_avg_sq": square, "step": torch.tensor(float(count))}}
+    before, after = Snapshot({"w": torch.zeros(1000)}, {}), Snapshot({"w": move}, slots)
+    wanted, none = Configuration("none", 0.01, 1.0, 1.0), torch.zeros(0)
+    expected = Step(count, 1.0, none, none, 0.01, {}, {}, {})
+    told = corrections_of(wanted, before, after, count)
+    found = compare(wanted, expected, before, after, loss=1.0, number=count, corrections=judged or corrections)
+    return told, worst(found)["applied"].ratio
+
+
+@pytest.mark.parametrize("corrections", [torch.float32, torch.float64])
+def test_rounded_bias_corrections_are_no_defect_and_hide_none(corrections: torch.dtype) -> None:
+    """The first step tells them apart, if no defect does what rounding does to it; then the next steps show it.
+
+    A decay after the update makes each step 6e-6 shorter. Rounding makes the first one 7e-6 shorter, and no two alike.
+    """
+    assert applied(1, corrections)[0] is corrections
+    steps = (1, 2, 3, 5, 8, 13, 50, 1000)
+    assert max(applied(count, corrections)[1] for count in steps) < 1e-6
+    for factor in (1 - 6e-6, 1 + 6e-6, 1 - 3e-6):
+        for judged in (torch.float32, torch.float64):
+            assert max(applied(count, corrections, factor, judged)[1] for count in steps) > 1e-6
