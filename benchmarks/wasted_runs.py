@@ -148,8 +148,9 @@ def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
     run = begin(work, kind, f"{part}-healthy-{kind}-{seed}", steps=SHORT, every=SHORT_EVERY, seed=seed, device=device)
     status = run.process.wait(TO_ITS_END)
     ended, refuted = run.of("ended"), run.of("refuted")
-    good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0
-    told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(fact['verdict'] for fact in run.of('sealed'))}"
+    verdicts = [fact["verdict"] for fact in run.of("sealed")]
+    good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0 and "FAIL" not in verdicts
+    told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(verdicts)}"
     told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {run.said()[-300:]}"
     return Result(part, f"healthy {kind} seed {seed}", good, told)
 

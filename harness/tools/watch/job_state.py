@@ -235,6 +235,18 @@ class JobState:
         """The kernels that the recorder saw launched, at least half of them."""
         return sum(self.launches.values())
 
+    @property
+    def seen_on_gpu(self) -> bool | None:
+        """Whether the driver listed a process of the job or launched a kernel of it; None if it could not tell.
+
+        A driver in another PID namespace lists nothing until a process uses the GPU, and then ids of no process here.
+        So samples without a process show that the job uses no GPU only if no later sample is undecided.
+        """
+        seen = {fact.get("gpu_seen") for fact in self.usage}
+        if True in seen or self.launched:
+            return True
+        return False if seen == {False} else None
+
     def memory(self, usage: Fact, on_host: str) -> float | None:
         """Return the bytes that a sample shows in use: on the GPU if the job is to use one, else in that column."""
         used: float | None = usage.get(on_host)

@@ -129,7 +129,7 @@ def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observat
         device=request.device,
         measurements=redactor().mask_json(claim.values(job)),
         resolved=_resolved(job, own),
-        residency=Residency(driver_seen=_driver_seen(job), reason="a watcher does not ask the job's allocator"),
+        residency=Residency(driver_seen=job.seen_on_gpu, reason="a watcher does not ask the job's allocator"),
         ending=_ending(job),
         seed=request.seed,
         unseen=unseen(job) if own else {},
@@ -139,7 +139,7 @@ def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observat
 def _resolved(job: JobState, own: bool) -> dict[str, Any]:
     """Return what ran. Of a claim of the project, only what refutes: its profile may ask for another device."""
     resolved: dict[str, Any] = {}
-    seen = _driver_seen(job)
+    seen = job.seen_on_gpu
     if own and (device := job.description.get("runs_on")):
         resolved["device"] = device
     elif own and seen is not None:
@@ -150,11 +150,6 @@ def _resolved(job: JobState, own: bool) -> dict[str, Any]:
     if asked is not None and (job.status == 0 or made > asked):
         resolved["steps"] = made
     return resolved
-
-
-def _driver_seen(job: JobState) -> bool | None:
-    seen = [fact.get("gpu_seen") for fact in job.usage]
-    return True if True in seen else False if False in seen else None
 
 
 def _ending(job: JobState) -> Ending:

@@ -203,6 +203,24 @@ def test_a_job_may_take_long_to_finish() -> None:
     assert refuted(state_of([*facts, *late], GIVEN)) == set()
 
 
+@pytest.mark.parametrize(
+    ("samples", "launches", "seen"),
+    [
+        ([False, None, None], 0, None),  # the ids of another PID namespace
+        ([False, None], 4, True),
+        ([False, False], 0, False),
+        ([False, True, False], 0, True),
+        ([], 0, None),
+    ],
+)
+def test_whether_a_job_uses_the_gpu(samples: list[bool | None], launches: int, seen: bool | None) -> None:
+    """A sample from before the first use does not make the sealed verdict of a healthy job a FAIL."""
+    facts: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records", "is_ours": True}]
+    facts += [{"fact": "usage", "at": float(at), "gpu_seen": one} for at, one in enumerate(samples)]
+    facts += [{"fact": "driver", "at": 9.0, "file": "7.jsonl", "offset": 9, "ready": 1, "launches": launches}]
+    assert state_of(facts, Given(device="cuda")).seen_on_gpu is seen
+
+
 def test_a_gpu_that_is_not_used() -> None:
     """The driver lists no process of the job, or the GPU does nothing."""
     given = replace(GIVEN, device="cuda")
