@@ -11,7 +11,9 @@ from __future__ import annotations
 import html
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,10 +67,8 @@ def _rounds(results: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
 def _circumstances(results: Mapping[str, Any]) -> str:
     is_current = results["corpus"] == corpus_digest(_ROOT)
     changed = "" if is_current else " **Files of the corpus have changed since, and were not measured again.**"
-    seeds: dict[str, list[str]] = {}
-    for profile, seed in results["rounds"]:
-        seeds.setdefault(profile, []).append(str(seed))
-    told = "; ".join(f"{profile} profile with seed {', '.join(some)}" for profile, some in seeds.items())
+    rounds = Counter(profile for profile, _ in results["rounds"])
+    told = "; ".join(f"{profile} profile, {number} seeds" for profile, number in rounds.items())
     return (
         f"{results['started'][:10]}, version {results['version']}, on a CPU: "
         f"{told}; {round(results['seconds'] / 60)} minutes.{changed}"
@@ -76,16 +76,27 @@ def _circumstances(results: Mapping[str, Any]) -> str:
 
 
 def _unable(cases: Iterable[Mapping[str, Any]]) -> str:
-    """Which claims could not run on either form of a case in a profile, with the reason."""
-    found: set[tuple[str, ...]] = set()
+    """Which claims could not run on either form of a case, by profile and reason."""
+    unable: set[tuple[str, ...]] = set()
     for case in cases:
         forms = [
-            {(one["claim"], one["profile"], *one["clauses"]) for one in form if one["verdict"] == "NOT_MEASURED"}
+            {(result["profile"], _cause(result["clauses"]), result["claim"]) for result in form
+             if result["verdict"] == "NOT_MEASURED"}
             for form in case["judged"].values()
-        ]
-        found |= set.intersection(*forms) if forms else set()
-    lines = [f"`{claim}` in the {profile} profile: {_plain(' '.join(why))}" for claim, profile, *why in sorted(found)]
+        ]  # fmt: skip
+        unable |= set.intersection(*forms) if forms else set()
+    groups = groupby(sorted(unable), key=lambda row: row[:2])
+    lines = [
+        f"the {profile} profile of {', '.join(f'`{claim}`' for *_, claim in rows)}: {_plain(why)}"
+        for (profile, why), rows in groups
+    ]
     return f"Not run here:\n\n{_list(lines)}" if lines else "Every claim that applies was run."
+
+
+def _cause(clauses: Iterable[str]) -> str:
+    """Why a claim could not run, without the clause and without what would run instead."""
+    why = " ".join(clauses)
+    return why.rpartition("full: ")[2].partition(";")[0] if "full: " in why else why
 
 
 def _open(cases: Sequence[Case], fates: Mapping[str, Fate]) -> Iterator[str]:
