@@ -1,5 +1,7 @@
 """F-CUTLASS-RELATIVE-001: the first version of cutlass-dsl whose preprocessor accepts `from . import NAME`."""
 
+import __future__
+
 import ast
 import importlib
 import sys
@@ -69,7 +71,9 @@ def _preprocessor(text: str) -> Any:
     module = ModuleType("preprocessed.ast_preprocessor")
     module.__package__ = "preprocessed"
     with patch.dict(sys.modules, {**around, module.__name__: module}):
-        exec(compile(text, "ast_preprocessor.py", "exec"), vars(module))  # noqa: S102  # what is to be tested
+        # Annotations name what only the real neighbours have, so they stay unevaluated.
+        code = compile(text, "ast_preprocessor.py", "exec", __future__.annotations.compiler_flag, dont_inherit=True)
+        exec(code, vars(module))  # noqa: S102  # what is to be tested
     for collector in vars(module).values():
         if isinstance(collector, type) and hasattr(collector, "_get_imports_from_ast"):
             preprocessor = collector.__new__(collector)
