@@ -27,7 +27,7 @@ class _OfDriver(Check):
         self._happened = ""
 
     def on_step(self, step: StepAt) -> None:
-        """A window ends with the first step that is told after what the driver did in it was read."""
+        """End a window at the first step that the job logs after the driver's events of that window were read."""
         job, window = self.job, self.given.window
         if job.first is None or step.step - job.first.step + 1 < self.warm_up * window:
             return  # a run that resumed does not begin at step 1

@@ -237,10 +237,10 @@ class JobState:
 
     @property
     def seen_on_gpu(self) -> bool | None:
-        """Whether the driver listed a process of the job or launched a kernel of it; None if it could not tell.
+        """Whether the driver listed a process of the job or launched a kernel of it; None if a sample is undecided.
 
-        A driver in another PID namespace lists nothing until a process uses the GPU, and then ids of no process here.
-        So samples without a process show that the job uses no GPU only if no later sample is undecided.
+        In another PID namespace, a driver lists nothing before a process uses the GPU, and then ids of no process here.
+        So an empty list shows that the job uses no GPU only if every sample has one.
         """
         seen = {fact.get("gpu_seen") for fact in self.usage}
         if True in seen or self.launched:
