@@ -148,11 +148,19 @@ def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
     run = begin(work, kind, f"{part}-healthy-{kind}-{seed}", steps=SHORT, every=SHORT_EVERY, seed=seed, device=device)
     status = run.process.wait(TO_ITS_END)
     ended, refuted = run.of("ended"), run.of("refuted")
-    verdicts = [fact["verdict"] for fact in run.of("sealed")]
+    sealed = run.of("sealed")
+    verdicts = [fact["verdict"] for fact in sealed]
     good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0 and "FAIL" not in verdicts
     told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(verdicts)}"
-    told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {run.said()[-300:]}"
+    violated = [one for fact in sealed if fact["bundle"] for one in violations(Path(fact["bundle"]))]
+    told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {violated} {run.said()[-300:]}"
     return Result(part, f"healthy {kind} seed {seed}", good, told)
+
+
+def violations(bundle: Path) -> list[str]:
+    """The clauses that a bundle's subject violates, with what was measured."""
+    clauses = json.loads((bundle / "record.json").read_text())["clauses"]
+    return [f"{one['id']}: {one['value']}" for one in clauses if one["outcome"] == "FAIL"]
 
 
 def killed(work: Path, number: int) -> Result:

@@ -20,13 +20,15 @@ from harness.base import regular_file
 from harness.base.json_dataclass import JsonDataclass
 from harness.machine import nvml, timebox
 
-__all__ = ["Gpu", "Host", "probe", "promised_gpu"]
+__all__ = ["Gpu", "Host", "has_gpu_driver", "probe", "promised_gpu"]
 
 _TOTAL_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _CGROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 20.0
 """Time limit of the driver's answer. After it, the machine counts as having no GPU."""
 _GIVEN_BY_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
+_DEVICE_FILES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
+"""Device files of NVIDIA's drivers: of servers, WSL and Tegra."""
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
 
@@ -113,6 +115,11 @@ def probe(disk: Path | None = None) -> Host:
         cuda_driver_version=gpus.cuda,
         notes=tuple(notes),
     )
+
+
+def has_gpu_driver() -> bool:
+    """Return whether a driver of NVIDIA's runs here. Without one, no process of this machine uses such a GPU."""
+    return any(Path(one).exists() for one in _DEVICE_FILES)
 
 
 def promised_gpu() -> str:

@@ -237,15 +237,15 @@ class JobState:
 
     @property
     def seen_on_gpu(self) -> bool | None:
-        """Whether the driver listed a process of the job or launched a kernel of it; None if a sample is undecided.
+        """Whether the driver listed a process of the job or launched a kernel of it; None if that is undecided.
 
-        In another PID namespace, a driver lists nothing before a process uses the GPU, and then ids of no process here.
-        So an empty list shows that the job uses no GPU only if every sample has one.
+        No process is on the GPU before its first kernel, so only the samples of a whole job show that it uses none. In
+        another PID namespace, a driver lists ids of no process here: such a sample is undecided.
         """
         seen = {fact.get("gpu_seen") for fact in self.usage}
         if True in seen or self.launched:
             return True
-        return False if seen == {False} else None
+        return False if self.is_over and seen == {False} else None
 
     def memory(self, usage: Fact, on_host: str) -> float | None:
         """Return the bytes that a sample shows in use: on the GPU if the job is to use one, else in that column."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 from harness.machine import nvml
-from harness.machine.host import Gpu, Host
+from harness.machine.host import Gpu, Host, has_gpu_driver
 from harness.machine.process_tree import ProcessTree
 from harness.machine.residency import GpuProbe
 from harness.tools.watch.facts import Fact
 
 __all__ = ["MachineReader"]
-
-_DEVICES: Final = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
-"""Devices of NVIDIA's drivers, on servers, in WSL and on Tegra. Without any, no process of the machine is on a GPU."""
 
 
 @final
@@ -70,7 +67,7 @@ class MachineReader:
         """Return the readings of the job's GPUs: of memory the sum, of use the largest."""
         assert self._tree is not None
         if not self._probes:
-            return {"gpu_seen": False} if not any(Path(one).exists() for one in _DEVICES) else {}
+            return {} if has_gpu_driver() else {"gpu_seen": False}
         found: dict[str, Any] = {}
         seen = []
         for probe, gpu in zip(self._probes, self._gpus, strict=True):

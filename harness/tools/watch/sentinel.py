@@ -24,7 +24,7 @@ from typing import Any, Final, Self, final
 
 from harness.base.shortening import described
 from harness.contract.project import Project
-from harness.machine.host import probe
+from harness.machine.host import has_gpu_driver, probe
 from harness.tools.watch.checkpoint_reading import checkpoint_fact
 from harness.tools.watch.checks import CHECKS
 from harness.tools.watch.claims import job_claim
@@ -97,7 +97,7 @@ class Sentinel:
         self._machine = MachineReader(host, os.getpid(), None, 0)
         values = {key: value for key, value in vars(self._given).items() if value is not None}
         job = {"fact": "job", "at": 0.0, "name": name, "issue": issue, "told": " ".join(sys.argv), "folder": "",
-               "values": values, "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid(),
+               "values": values, "epoch": self._epoch, "runs_on": "" if has_gpu_driver() else "cpu", "pid": os.getpid(),
                "root": str(self._project.root), "is_local": True, "is_ours": True, "recorder": "", "roles": [],
                "orders": {"without": []}}  # fmt: skip
         contract = contract_of(job, self._given, None, self._facts.path, self._project.root)

@@ -15,7 +15,7 @@ from harness.base import regular_file
 from harness.contract import Contract
 from harness.contract.other_subject import Subject
 from harness.contract.project import Project
-from harness.machine.host import Host, probe
+from harness.machine.host import Host, has_gpu_driver, probe
 from harness.machine.process_tree import started
 from harness.tools.atomic_file import write_file
 from harness.tools.one_claim import project_here
@@ -114,7 +114,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         "first_step": trainer.first_step,
         "every": trainer.every,
         "tells_saves": any(rule.kind is EventKind.FAILED_SAVE for rule in trainer.lines),
-        "runs_on": "" if host.gpus or (asked.is_attached and asked.pid is None) else "cpu",
+        "runs_on": "" if has_gpu_driver() or (asked.is_attached and asked.pid is None) else "cpu",
         "is_local": not asked.is_attached or asked.pid is not None,
         "is_ours": not asked.is_attached,
         "root": str(project.root),

@@ -204,20 +204,24 @@ def test_a_job_may_take_long_to_finish() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "launches", "seen"),
+    ("samples", "launches", "is_over", "seen"),
     [
-        ([False, None, None], 0, None),  # the ids of another PID namespace
-        ([False, None], 4, True),
-        ([False, False], 0, False),
-        ([False, True, False], 0, True),
-        ([], 0, None),
+        ([False, None, None], 0, True, None),  # the ids of another PID namespace
+        ([False, None], 4, True, True),
+        ([False, False], 0, True, False),
+        ([False, False], 0, False, None),  # its first kernel may still come
+        ([False, True, False], 0, False, True),
+        ([], 0, True, None),
     ],
 )
-def test_whether_a_job_uses_the_gpu(samples: list[bool | None], launches: int, seen: bool | None) -> None:
+def test_whether_a_job_uses_the_gpu(
+    samples: list[bool | None], launches: int, is_over: bool, seen: bool | None
+) -> None:
     """A sample from before the first use does not make the sealed verdict of a healthy job a FAIL."""
     facts: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records", "is_ours": True}]
     facts += [{"fact": "usage", "at": float(at), "gpu_seen": one} for at, one in enumerate(samples)]
     facts += [{"fact": "driver", "at": 9.0, "file": "7.jsonl", "offset": 9, "ready": 1, "launches": launches}]
+    facts += [{"fact": "ended", "at": 9.5, "status": 0, "how": "ended with status 0"}] if is_over else []
     assert state_of(facts, Given(device="cuda")).seen_on_gpu is seen
 
 
