@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -54,19 +56,28 @@ class Plugin:
 
 def plugins(group: str) -> dict[str, Plugin]:
     """Return the plugins of a group by name. In a checkout, the harness's own come from its pyproject.toml."""
-    from importlib.metadata import EntryPoint, entry_points  # slow to import
+    from importlib.metadata import EntryPoint  # slow to import
 
     declared = _declared_in_checkout()
     groups: dict[str, dict[str, EntryPoint]] = {
         name: {NAME: EntryPoint(name, value, group)} for name, value in (declared or {}).get(group, {}).items()
     }
-    for entry_point in entry_points(group=group):
+    for entry_point in _installed(tuple(sys.path)).select(group=group):
         distribution = entry_point.dist.name if entry_point.dist is not None else "an unnamed distribution"
         if declared is None or distribution != NAME:
             groups.setdefault(entry_point.name, {})[distribution] = entry_point
     return {name: Plugin(name, groups[name]) for name in sorted(groups)}
 
 
+@cache
+def _installed(search: tuple[str, ...]) -> Any:
+    """Return the entry points of all distributions on a search path."""
+    from importlib.metadata import entry_points
+
+    return entry_points()
+
+
+@cache
 def _declared_in_checkout() -> dict[str, dict[str, str]] | None:
     """Return the groups in the pyproject.toml of the checkout that this module is in; None outside a checkout."""
     try:

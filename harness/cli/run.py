@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from harness.running.request import RunRequest
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
+    from harness.execution.local_executor import LocalExecutors
     from harness.machine.host import Host
     from harness.running.events import Event, Handler
     from harness.running.stale_selection import Due
@@ -68,12 +69,27 @@ def command(**options: Any) -> ExitStatus:
 
 def perform(options: RunOptions, project: Project, request: RunRequest, watch: Handler | None = None) -> ExitStatus:
     """Run a request with these options, and print its events. `watch` is called with every event too."""
+    from harness.running.compose import LOCAL, local_executors
+
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
+    if request.executor != LOCAL or options.stale or options.everything:
+        return _performed(options, project, request, watch, None)
+    with closing(local_executors(project, request)) as executors:  # a fork server starts while the rest is imported
+        return _performed(options, project, request, watch, executors)
+
+
+def _performed(
+    options: RunOptions,
+    project: Project,
+    request: RunRequest,
+    watch: Handler | None,
+    executors: LocalExecutors | None,
+) -> ExitStatus:
     from harness.machine.host import probe
     from harness.running.compose import compose
     from harness.running.events import ClaimPassedOver, Relay
@@ -104,7 +120,7 @@ def perform(options: RunOptions, project: Project, request: RunRequest, watch: H
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(request, relay, accepts_not_visible=options.accept is not None)
-    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True))
+    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), begun=executors)
     for claim in passed_over:
         relay(claim)
     try:

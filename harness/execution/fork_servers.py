@@ -71,6 +71,8 @@ class ForkServers:
         """End all servers. Returns files that are left."""
         self._is_closed = True
         servers = [*self._begun, *self._servers.values()]  # the first one is the ancestor of all
+        self._begun.clear()
+        self._servers.clear()
         return [left for server in reversed(servers) for left in server.close()]
 
     def _with(self, libraries: _Libraries) -> ForkServer:

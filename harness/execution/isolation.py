@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.authoring.setting import Setting
 from harness.base.plugins import PluginError, plugins
-from harness.contract import Contract
-from harness.contract.project import Project
-from harness.execution.messages import Start
-from harness.execution.sources import Sources
+
+if TYPE_CHECKING:  # the fork server needs none of these
+    from harness.contract import Contract
+    from harness.contract.project import Project
+    from harness.execution.messages import Start
+    from harness.execution.sources import Sources
 
 __all__ = ["IsolatedSubject", "Isolation", "isolation"]
 

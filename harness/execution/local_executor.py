@@ -281,7 +281,6 @@ class LocalExecutors:
         contracts: Sequence[Contract],
         cache: Path,
         admits: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-        remark: Callable[[str, str], None] = lambda claim, text: None,
         isolated: bool = False,
         again: bool = False,
         further: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -289,11 +288,12 @@ class LocalExecutors:
         """Args:
         contracts: the contracts of the run, with the subjects that run.
         admits: by claim, names of environment variables to pass in addition to the allowlist.
-        remark: called with a claim's id and a text, for each file of its trials that could not be removed.
         again: whether claims run more than once.
         further: by claim, more entry points to import.
         """
-        self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
+        self._project, self._cache, self._isolated = project, cache, isolated
+        self.remark: Callable[[str, str], None] = lambda claim, text: None
+        """Called with a claim's id and a text, for each file of its trials that could not be removed."""
         self._admits, self._further = admits, further
         libraries: dict[_Shared, dict[str, frozenset[str]]] = {}
         paths: dict[_Shared, Path] = {}
@@ -319,7 +319,7 @@ class LocalExecutors:
             self._project,
             contract,
             self._cache,
-            remark=lambda text: self._remark(contract.id, text),
+            remark=lambda text: self.remark(contract.id, text),
             isolated=self._isolated,
             start=lambda: self._servers[self._shared(contract)].start(contract.id),
             further=self._further.get(contract.id, ()),

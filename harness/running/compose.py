@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness.base.plugins import plugins
 from harness.contract import Contract, ContractError
 from harness.contract.consistency import credentials
 from harness.contract.project import Project
-from harness.evidence.seal import Seal
 from harness.execution.executor import Executors
 from harness.execution.local_executor import LocalExecutors
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
-from harness.running.durations import Durations
-from harness.running.engine import Engine
-from harness.running.events import ClaimFinished, ClaimPlanned, Handler, Remarked, RunFinished
 from harness.running.plan import with_subject
 from harness.running.request import RunRequest
 
-__all__ = ["EXECUTORS", "LOCAL", "Executor", "Runner", "Unmeasured", "compose"]
+if TYPE_CHECKING:
+    from harness.evidence.seal import Seal
+    from harness.running.events import ClaimFinished, ClaimPlanned, Handler, RunFinished
+
+__all__ = ["EXECUTORS", "LOCAL", "Executor", "Runner", "Unmeasured", "compose", "local_executors"]
 
 EXECUTORS = "harness.executors"
 """The entry-point group of executors: modules or other objects with the functions of `Executor`."""
 LOCAL = "local"
 """The executor that runs claims on this machine."""
-Unmeasured = Callable[[Contract, RunRequest, str], tuple[ClaimPlanned, ClaimFinished]]
+Unmeasured = Callable[[Contract, RunRequest, str], "tuple[ClaimPlanned, ClaimFinished]"]
 """Seals a claim without measurements, for the reason given."""
 
 
@@ -59,6 +59,22 @@ class Executor(Protocol):
         """
 
 
+def local_executors(project: Project, request: RunRequest) -> LocalExecutors:
+    """Return the executors of a request on this machine. A fork server starts at once, beside further preparations.
+
+    Raises:
+        NoCacheFolderError: there is no folder for the caches of trials.
+    """
+    subjects = {contract.id: request.of(contract).subject for contract in request.contracts}
+    return LocalExecutors(
+        project,
+        [with_subject(contract, request) for contract in request.contracts],
+        made_cache_folder(),
+        {claim: subject.admits for claim, subject in subjects.items() if subject is not None},
+        request.isolate,
+    )
+
+
 def compose(
     project: Project,
     host: Host,
@@ -67,6 +83,7 @@ def compose(
     emit: Handler,
     remark: Callable[[str], None],
     executors: Callable[[], Executors] | None = None,
+    begun: LocalExecutors | None = None,
 ) -> Runner:
     """Return the runner of a request.
 
@@ -75,26 +92,23 @@ def compose(
         emit: called with every event, from several threads.
         remark: called with each further line of an executor for the user.
         executors: creates the executors on this machine; None for executors of this run only.
+        begun: the executors of this run, if the caller has created them already.
 
     Raises:
-        NoCacheFolderError: there is no folder for the caches of trials.
         ContractError: a contract holds a secret.
     """
+    from harness.running.durations import Durations  # slow to import; a fork server may start meanwhile
+    from harness.running.engine import Engine
+    from harness.running.events import Remarked
+
     for contract in request.contracts:
         if secrets := list(credentials(contract)):
             raise ContractError(contract.path, secrets)
-    cache = made_cache_folder()
-    others = {contract.id: request.of(contract).subject for contract in request.contracts}
 
     def of_this_run() -> LocalExecutors:
-        return LocalExecutors(
-            project,
-            [with_subject(contract, request) for contract in request.contracts],
-            cache,
-            {claim: other.admits for claim, other in others.items() if other is not None},
-            lambda claim, text: emit(Remarked(claim, text)),
-            request.isolate,
-        )
+        local = begun or local_executors(project, request)
+        local.remark = lambda claim, text: emit(Remarked(claim, text))
+        return local
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors or of_this_run, seal, emit, command, Durations(project.root))
