@@ -174,10 +174,10 @@ def backward(
 
 
 def projections(shape: BlockShape, backend: Backend, tokens: int, device: torch.device) -> Callable[[], object]:
-    """A function that runs the backward of the seven projections and nothing else."""
+    """A function that runs the backward of the seven projections, from the last to the first, and nothing else."""
     bring = placed(backend, device)
     made = []
-    for name in PROJECTIONS:
+    for name in reversed(PROJECTIONS):
         size_in, size_out = shape.projection(name)
         x, weight, above = torch.randn(tokens, size_in), torch.randn(size_out, size_in), torch.randn(tokens, size_out)
         made.append((name, bring(x), bring(weight), bring(above)))
@@ -231,7 +231,7 @@ def precision_of(arm: str) -> str:
 def bare_products(shape: BlockShape, precision: Literal["ieee", "tf32"], tokens: int) -> Callable[[], object]:
     """A function that runs only the products of the projections' backward: the rate of a GPU on these shapes."""
     made = []
-    for name in PROJECTIONS:
+    for name in reversed(PROJECTIONS):
         size_in, size_out = shape.projection(name)
         x, weight, above = (
             torch.randn(size, device="cuda") for size in ((tokens, size_in), (size_out, size_in), (tokens, size_out))

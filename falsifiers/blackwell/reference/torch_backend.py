@@ -1,7 +1,7 @@
 """The formulas in torch: in float64 the expected values, in float32 on CUDA the cuBLAS backend."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import torch
@@ -76,8 +76,8 @@ class TorchBackend:
 class CublasBackend(TorchBackend):
     """Matrix products by cublasGemmEx through torch, in float32 or with inputs rounded to TF32.
 
-    torch has one switch for the whole process. Each product sets and restores it, so that two such backends can be
-    compared in one step.
+    torch has one switch for the whole process. Each product, or both of a projection's backward, set and restore it, so
+    that two such backends can be compared in one step.
     """
 
     name = "cublas"
@@ -86,12 +86,24 @@ class CublasBackend(TorchBackend):
         """TF32 has 10 bits of mantissa: its unit roundoff is 4.9e-4, whatever the accumulator holds."""
         self.precision = precision
 
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        """See `Backend`; raises RuntimeError if the tensors are not on a CUDA device."""
+        del projection
+        with self._precision_on(gradient.device):
+            products = torch.mm(gradient, weight), torch.mm(gradient.mT, x)
+        return ProjectionGradients(*products, gradient.sum(dim=0) if bias else None)
+
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
         """See `Backend`; raises RuntimeError if the tensors are not on a CUDA device."""
-        if a.device.type != "cuda":
-            raise RuntimeError(f"cuBLAS needs tensors on a CUDA device, not on {a.device}")
-        with _tf32(self.precision == "tf32"):
+        with self._precision_on(a.device):
             return super().matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+    def _precision_on(self, device: torch.device) -> AbstractContextManager[None]:
+        if device.type != "cuda":
+            raise RuntimeError(f"cuBLAS needs tensors on a CUDA device, not on {device}")
+        return _tf32(self.precision == "tf32")
 
 
 @contextmanager
