@@ -47,7 +47,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
             reasons.setdefault(reason_text.marked(mutant.reason), []).append(mutant.id)
         names = "; ".join(f"{', '.join(alike)}: {reason}" for reason, alike in reasons.items())
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", names)
-    for remark in sorted(remarks, key=lambda one: IMPORTANCE.index(one.code)):
+    for remark in sorted(remarks, key=lambda finding: IMPORTANCE.index(finding.code)):
         yield Caveat(remark.code, finding_text.message(remark))
 
 
@@ -71,10 +71,10 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
 def statement(record: Record, verification: Verification, remarked: Collection[str]) -> str:
     """Return the verdict as a sentence. It names the subject and parameters if they are not the contract's."""
     if verification.standing == UNSOUND:
-        found = number_text.counted(len(verification.findings), "finding")
-        return f"This bundle is not sound: {found}. It says {record.verdict}; do not rely on anything that it says."
+        count = number_text.counted(len(verification.findings), "finding")
+        return f"This bundle is not sound: {count}. It says {record.verdict}; do not rely on anything that it says."
     if verification.standing == NOT_ACCEPTED:
-        why = "; ".join(finding_text.message(one) for one in verification.objections)
+        why = "; ".join(finding_text.message(objection) for objection in verification.objections)
         return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
     other = [f"of the subject {record.judged}"] if Code.OTHER_SUBJECT in remarked else []
     other += [f"with {qualifiers.changed(record.overrides)}"] if record.overrides else []
@@ -106,16 +106,16 @@ def why(record: Record, contract: Contract | None = None) -> list[str]:
     place = named[0].rpartition(".")[0] if named else ""
     bounds = {clause.id: undecided(clause) for clause in record.clauses if place == clause.id.rpartition(".")[0] != ""}
     listed = ", ".join(f"{name} ({bound})" for name, bound in bounds.items() if bound)
-    told = "; not decided: ".join(filter(None, (reason_text.marked(reason), listed)))
-    return [told] if told else []
+    clause_text = "; not decided: ".join(filter(None, (reason_text.marked(reason), listed)))
+    return [clause_text] if clause_text else []
 
 
 def violation(clause: ClauseResult, contract: Contract | None = None) -> str:
     """Return why a clause is no PASS: the contract's words or the reason, the value and the bound."""
     value, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
     shown = f"{clause.reason.place} is {value}" if clause.reason and exceeds(clause) else value
-    told = ": ".join(filter(None, (words(clause, contract), "" if clause.value is None or not bound else shown)))
-    return f"{told}; the bound is {bound}" if bound else told
+    text = ": ".join(filter(None, (words(clause, contract), "" if clause.value is None or not bound else shown)))
+    return f"{text}; the bound is {bound}" if bound else text
 
 
 def signed(one: Verification) -> str:
@@ -133,10 +133,10 @@ def signed(one: Verification) -> str:
 
 def signature(one: Verification) -> str:
     """Return what the signature of a bundle proves, as a sentence without the full stop."""
-    found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
+    by_code = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
     for code in (Code.FORGED, Code.UNSIGNED, Code.UNKNOWN_KEY):
-        if code in found:
-            message = finding_text.message(found[code])
+        if code in by_code:
+            message = finding_text.message(by_code[code])
             return message[:1].upper() + message[1:]
     if one.signed_by:
         return f"The signatures of trusted keys verify, over every file: {', '.join(one.signed_by)}"

@@ -45,19 +45,19 @@ def document_of(work: Callable[[], JsonObject], seconds: float) -> JsonObject:
 
     def answer() -> bytes:
         try:
-            told: JsonObject = {"document": work()}
+            reply: JsonObject = {"document": work()}
         except click.ClickException as error:
-            told = {"refused": error.format_message()}
-        return strictjson.dumps(told).encode()
+            reply = {"refused": error.format_message()}
+        return strictjson.dumps(reply).encode()
 
     limits = Limits(math.inf, seconds, None, _MOST_BYTES, descendants=True, speaks=True)
     try:
-        told = strictjson.loads(isolated(answer, limits).decode())
+        reply = strictjson.loads(isolated(answer, limits).decode())
     except Stopped as error:
         raise click.ClickException(f"there is no result: the process of the step {error}") from error
-    if "refused" in told:
-        raise click.ClickException(told["refused"])
-    document: JsonObject = told["document"]
+    if "refused" in reply:
+        raise click.ClickException(reply["refused"])
+    document: JsonObject = reply["document"]
     return document
 
 

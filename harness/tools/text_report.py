@@ -76,23 +76,23 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
         project: its contract files are named. Without it, and for claims of other projects, the bundle's copy is named.
     """
     verifications = list(verifications)
-    named = {one.id for one in verifications}
+    named = {verification.id for verification in verifications}
     files = {claim_of(path): path for path in project.files() if claim_of(path) in named} if project is not None else {}
     contracts: dict[Path, ContractFile] = {}
     stated = {} if project is None else {name: _stated(project, path) for name, path in files.items()}
     results = []
-    for one in verifications:
-        record = Bundle(one.path).record if one.accepted else None
-        own = files.get(one.id or "") or (one.path / CONTRACT if record is not None else None)
+    for verification in verifications:
+        record = Bundle(verification.path).record if verification.accepted else None
+        own = files.get(verification.id or "") or (verification.path / CONTRACT if record is not None else None)
         if own is not None and own not in contracts:
             contracts[own] = ContractFile.at(own)
-        contract = stated.get(one.id or "")
+        contract = stated.get(verification.id or "")
         refutation = None if contract is None or record is None else record.refutation(contract)
         stands_in_for = "" if contract is None else contract.stands_in_for
         file = UNKNOWN if own is None else contracts[own]
-        results.append(BundleResult(one, record, file, stands_in_for, refutation))
-    results.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
-    return sorted(results, key=lambda one: one.name)
+        results.append(BundleResult(verification, record, file, stands_in_for, refutation))
+    results.sort(key=lambda result: result.record.started if result.record else "", reverse=True)
+    return sorted(results, key=lambda result: result.name)
 
 
 def _stated(project: Project, path: Path) -> Contract | None:

@@ -23,7 +23,7 @@ from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import find_bundles
 from harness.evidence.index import Contents, past_runs, read, whole_runs
 from harness.judging.record import Record
-from harness.tools.html import measurements
+from harness.tools.html.claim_page import measurements_of
 from tests.contracts import healthy
 from tests.evidence.entries import CPU, TARGET, entry
 from tests.evidence.factory import reseal, sealed
@@ -240,7 +240,7 @@ def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path) -> 
     numbers are left out.
     """
     bundle = Bundle(sealed(tmp_path, run="a", measurements=healthy(largest=math.nan)))
-    values = {name: one.value for name, one in measurements.measurements_of(bundle.record).items()}
+    values = {name: value for name, (value, _) in measurements_of(bundle.record).items()}
     assert math.isnan(values.pop("largest"))
     assert values == {"given": 3, "returned": 3, "smallest": 1.0}
 
@@ -303,7 +303,7 @@ def test_only_a_rule_names_what_it_reads() -> None:
     bounds = {"m.x": None, "m.y": Bound("type", "object")}
     others = [ClauseResult(name, Outcome.PASS, {"b": 2.0}, bound) for name, bound in bounds.items()]
     record = SimpleNamespace(clauses=[rule, *others])
-    assert dict(measurements._measured(cast(Record, record))) == {"a": (1.0, "")}
+    assert measurements_of(cast(Record, record)) == {"a": (1.0, "")}
 
 
 def test_runs_that_measured_something_oldest_first() -> None:

@@ -49,7 +49,10 @@ def main() -> int:
     commit = _git(ROOT, "rev-parse", "HEAD")
     if not (tree / _SESSION).exists() or _git(tree / "0", "rev-parse", "HEAD") != commit:
         _prepare(tree)
-    copies = mutation.Copies([tree / str(number) for number in range(options.workers)], _renew, end)
+    trees = [tree / str(number) for number in range(options.workers)]
+    for folder in trees:
+        _renew(folder)
+    copies = mutation.Copies(trees, end)
     with use_db(str(tree / _SESSION), WorkDB.Mode.open) as session:
         sample = mutation.ordered(session.work_items, options.seed)[: options.sample]
         results = dict(session.results)

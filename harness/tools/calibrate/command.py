@@ -113,8 +113,8 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
 def _tell(result: ClaimResult) -> None:
     record = result.record
-    told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {reason_text.of(record.reason)}"
-    tell(told.rstrip(), err=True)
+    line = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {reason_text.of(record.reason)}"
+    tell(line.rstrip(), err=True)
 
 
 def _tables(contract: Contract, results: Sequence[ClaimResult], done: str) -> Iterator[Block]:
@@ -123,24 +123,27 @@ def _tables(contract: Contract, results: Sequence[ClaimResult], done: str) -> It
     device = results[0].record.device.name
     yield f"{contract.id}: {done} of the {profile} profile on {device}"
     rates = [
-        (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
-        for one in calibration_results.rates(contract, results)
+        (rate.trial, _share(rate.as_declared, rate.runs), "; ".join(rate.violates) or "every clause")
+        for rate in calibration_results.rates(contract, results)
     ]
     yield from (Table([("trial", "as declared", "passes, or must fail on"), *rates]), "")
     margins = calibration_results.margins(contract, results)
     if margins:
         rows = [
             (
-                one.trial,
-                one.clause,
-                *("" if it is None else f"{it:.3g}" for it in (one.smallest, one.largest, one.recorded)),
+                margin.trial,
+                margin.clause,
+                *("" if it is None else f"{it:.3g}" for it in (margin.smallest, margin.largest, margin.recorded)),
             )
-            for one in margins
+            for margin in margins
         ]
         yield from (Table([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows]), "")
     spreads = calibration_results.spreads(results)
     if spreads:
-        numbers = [(one.measurement, *(f"{it:.6g}" for it in (one.least, one.mean, one.most))) for one in spreads]
+        numbers = [
+            (spread.measurement, *(f"{it:.6g}" for it in (spread.least, spread.mean, spread.most)))
+            for spread in spreads
+        ]
         yield from (Table([("the subject measured", "least", "mean", "most"), *numbers]), "")
     yield from _worst(margins)
 
@@ -151,12 +154,12 @@ def _worst(margins: Sequence[calibration_results.Margin]) -> Iterator[str]:
     mutants = [one for one in margins if one.trial != calibration_results.SUBJECT]
     if subject:
         one = max(subject, key=lambda margin: margin.worst)
-        told = f"{one.worst:.3g} of the bound of {one.clause}, with seed {one.worst_seed}"
-        yield f"worst of the subject: {told}; above 1 violates it"
+        text = f"{one.worst:.3g} of the bound of {one.clause}, with seed {one.worst_seed}"
+        yield f"worst of the subject: {text}; above 1 violates it"
     if mutants:
         one = min(mutants, key=lambda margin: margin.worst)
-        told = f"{one.worst:.3g} of the bound of {one.clause}, {one.trial} with seed {one.worst_seed}"
-        yield f"worst of the mutants: {told}; at most 1: it survives"
+        text = f"{one.worst:.3g} of the bound of {one.clause}, {one.trial} with seed {one.worst_seed}"
+        yield f"worst of the mutants: {text}; at most 1: it survives"
     if not margins:
         yield "no clause with a threshold was measured, so there is no margin"
 

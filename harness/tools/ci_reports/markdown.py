@@ -157,7 +157,10 @@ def _caveats(bundle: BundleResult, record: Record) -> str:
     remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
     stands_in = [f"- **Stand-in** for: {markdown(bundle.stands_in_for)}"] if bundle.stands_in_for else []
     return "\n".join(
-        [*stands_in, *(f"- **{markdown(one.head)}**: {markdown(one.text)}." for one in caveats(record, remarks))]
+        [
+            *stands_in,
+            *(f"- **{markdown(caveat.head)}**: {markdown(caveat.text)}." for caveat in caveats(record, remarks)),
+        ]
     )
 
 
@@ -169,8 +172,8 @@ def _reproduce(record: Record) -> str:
 
 def _beside(record: Record, remarks: Iterable[Finding]) -> str:
     """Return the qualifications of a verdict in parentheses; empty if there are none."""
-    said = markdown(cut(", ".join(narrowed(record, remarks)), _LONGEST))
-    return f" ({said})" if said else ""
+    qualifications = markdown(cut(", ".join(narrowed(record, remarks)), _LONGEST))
+    return f" ({qualifications})" if qualifications else ""
 
 
 def _list(items: Iterable[str]) -> str:

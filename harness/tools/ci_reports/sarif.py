@@ -46,11 +46,11 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return the document. The same bundles give the same text."""
-    found: list[tuple[Case, BundleResult | None]] = [
+    findings: list[tuple[Case, BundleResult | None]] = [
         (case, bundle) for bundle in _open(bundles) for case in cases.findings(bundle)
     ]
-    found = found if bundles else [(cases.NOTHING, None)]
-    rules = {_rule_id(case): _rule(case) for case, _ in found}
+    findings = findings if bundles else [(cases.NOTHING, None)]
+    rules = {_rule_id(case): _rule(case) for case, _ in findings}
     positions = {name: position for position, name in enumerate(rules)}
     counts = Counter(case.status for bundle in bundles for case in cases.of_bundle(bundle))
     notifications = [{"level": level, "message": {"text": text}} for level, text in _notifications(bundles)]
@@ -66,7 +66,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
             {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications},
         ],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(case, bundle, positions) for case, bundle in found],
+        "results": [_result(case, bundle, positions) for case, bundle in findings],
         "properties": {
             "bundles": len(bundles),
             "verdicts": dict(sorted(Counter(bundle.verification.standing for bundle in bundles).items())),

@@ -81,7 +81,7 @@ class Answer:
 
 
 @final
-class _Borrowed:
+class _SharedExecutor:
     """The executor of a claim, for one run of it: when it ends, the code stays imported for the next run."""
 
     def __init__(self, executor: LocalExecutor, imports: Imports) -> None:
@@ -111,7 +111,7 @@ class _Borrowed:
 
 
 @final
-class _Lent:
+class _SharedExecutors:
     """The executors of a campaign. Each imports the code of its claim once, with that of all cases."""
 
     def __init__(self, executors: Mapping[str, LocalExecutor], jobs: int) -> None:
@@ -121,7 +121,7 @@ class _Lent:
             self._known = dict(zip(executors, zip(executors.values(), imports, strict=True), strict=True))
 
     def __call__(self, contract: Contract) -> Executor:
-        return _Borrowed(*self._known[contract.id])
+        return _SharedExecutor(*self._known[contract.id])
 
     def close(self) -> None:
         """Leave them to the campaign."""
@@ -140,12 +140,14 @@ class _Work:
 class Campaign:
     """Judges cases, round by round. Every trial is a process of its own, a fork of a server with the imported code."""
 
-    def __init__(self, project: Project, cases: Sequence[Case], evidence: Path, executors: _Lent, jobs: int) -> None:
+    def __init__(
+        self, project: Project, cases: Sequence[Case], evidence: Path, executors: _SharedExecutors, jobs: int
+    ) -> None:
         """See `begun`."""
         self._project, self._host, self._evidence = project, probe(project.root), evidence
         self._executors, self._jobs = executors, jobs
-        self._contracts = {claim: _patient(project.contract(claim)) for claim in _entry_points(cases)}
-        self._work = [_Work("failing", (one,), tuple(one.claims)) for one in cases]
+        self._contracts = {claim: _with_longer_limits(project.contract(claim)) for claim in _entry_points(cases)}
+        self._work = [_Work("failing", (case,), tuple(case.claims)) for case in cases]
         self._work += [_Work("mended", tuple(alike), (claim,)) for claim, alike in _of_equal_forms(cases)]
 
     @classmethod
@@ -166,8 +168,8 @@ class Campaign:
         with ExitStack() as stack:
             servers = LocalExecutors(project, contracts, made_cache_folder(), again=True, further=further)
             stack.callback(servers.close)
-            executors = {one.id: stack.enter_context(servers(one)) for one in contracts}
-            yield cls(project, cases, evidence, _Lent(executors, jobs), jobs)
+            executors = {contract.id: stack.enter_context(servers(contract)) for contract in contracts}
+            yield cls(project, cases, evidence, _SharedExecutors(executors, jobs), jobs)
 
     def judge(
         self, rounds: Sequence[Round], tell: Callable[[Case, str, Judged], None]
@@ -181,23 +183,23 @@ class Campaign:
 
         def one(item: tuple[Round, _Work]) -> list[Judged]:
             round_, work = item
-            found: list[Judged] = []
+            verdicts: list[Judged] = []
             for claim in work.claims:
-                found.append(self._judged(work, claim, round_))
+                verdicts.append(self._judged(work, claim, round_))
                 for case in work.cases:
-                    tell(case, work.form, found[-1])
-                if work.form == "failing" and found[-1].verdict is Verdict.FAIL:
+                    tell(case, work.form, verdicts[-1])
+                if work.form == "failing" and verdicts[-1].verdict is Verdict.FAIL:
                     break
-            return found
+            return verdicts
 
         with _cancelling(ThreadPoolExecutor(self._jobs)) as pool:
             outcomes = pool.map(one, product(rounds, self._work))
             for round_ in rounds:
-                found: dict[str, dict[str, list[Judged]]] = {}
+                verdicts: dict[str, dict[str, list[Judged]]] = {}
                 for work, judged in zip(self._work, outcomes, strict=False):
                     for case in work.cases:
-                        found.setdefault(case.id, {}).setdefault(work.form, []).extend(judged)
-                yield round_, found
+                        verdicts.setdefault(case.id, {}).setdefault(work.form, []).extend(judged)
+                yield round_, verdicts
 
     def _judged(self, work: _Work, claim: str, round_: Round) -> Judged:
         contract, case, is_mended = self._contracts[claim], work.cases[0], work.form == "mended"
@@ -221,21 +223,21 @@ class Campaign:
 
 def _of_equal_forms(cases: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
     """Each claim, with cases whose mended forms are one: it would say the same of each of them."""
-    found: dict[tuple[str, str, str], list[Case]] = {}
+    groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         for claim, values in case.claims.items():
-            found.setdefault((claim, case.mended or case.id, strictjson.dumps(values)), []).append(case)
-    return ((claim, alike) for (claim, _, _), alike in found.items())
+            groups.setdefault((claim, case.mended or case.id, strictjson.dumps(values)), []).append(case)
+    return ((claim, alike) for (claim, _, _), alike in groups.items())
 
 
 def _entry_points(cases: Sequence[Case]) -> dict[str, list[str]]:
     """By claim: the subjects of its cases, and what its parameters name for them."""
-    found: dict[str, list[str]] = {}
+    entry_points: dict[str, list[str]] = {}
     for case in cases:
         for claim, values in case.claims.items():
             named = [values[name] for name in ("against", "example") if name in values]
-            found.setdefault(claim, []).extend([case.subject, *filter(None, [case.mended]), *named])
-    return found
+            entry_points.setdefault(claim, []).extend([case.subject, *filter(None, [case.mended]), *named])
+    return entry_points
 
 
 @contextmanager
@@ -247,7 +249,7 @@ def _cancelling(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _patient(contract: Contract) -> Contract:
+def _with_longer_limits(contract: Contract) -> Contract:
     """The contract with longer limits, unless a limit is part of the claim."""
     profiles = {
         name: one if one.limit_is_claimed else replace(one, seconds=one.seconds * _PATIENCE)
@@ -258,7 +260,7 @@ def _patient(contract: Contract) -> Contract:
 
 def _read(claim: str, round_: Round, finished: ClaimFinished) -> Judged:
     record = finished.record
-    failed = tuple(one.id for one in record.clauses if one.outcome is Outcome.FAIL)
+    failed = tuple(clause.id for clause in record.clauses if clause.outcome is Outcome.FAIL)
     reason = () if failed or record.verdict is Verdict.PASS else (str(record.reason),)
     manifest = "" if finished.bundle is None else sha256((finished.bundle / MANIFEST).read_bytes()).hexdigest()
     return Judged(claim, round_, record.verdict, failed or reason, round(record.trial_seconds, 1), manifest)
@@ -270,18 +272,18 @@ def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int
     Args:
         checker: the entry point of a function of a `harness.tools.corpus.checker.Form`.
     """
-    asked = {"checker": checker, "seed": seed, "root": str(project.root), "seconds": _SECONDS_OF_A_CHECK}
+    request = {"checker": checker, "seed": seed, "root": str(project.root), "seconds": _SECONDS_OF_A_CHECK}
     forms = [
-        {"case": one.id, "kind": one.kind, "surface": one.surface, "mended": form == "mended",
-         "subject": (form == "mended" and one.mended) or one.subject,
+        {"case": case.id, "kind": case.kind, "surface": case.surface, "mended": form == "mended",
+         "subject": (form == "mended" and case.mended) or case.subject,
          "claims": {name: {**project.contract(name).profiles[_smallest(project, name)].parameters, **values}
-                    for name, values in one.claims.items()}}
-        for one in cases for form in FORMS
+                    for name, values in case.claims.items()}}
+        for case in cases for form in FORMS
     ]  # fmt: skip
     command = [*PYTHON, "harness.tools.corpus.checker", *map(str, project.search)]
     done = subprocess.run(
         command,
-        input=json.dumps({**asked, "forms": forms}),
+        input=json.dumps({**request, "forms": forms}),
         env={**server_environment(project.root), "OMP_NUM_THREADS": "1"},  # threads that wait for others are slow
         cwd=project.root,
         stdout=subprocess.PIPE,

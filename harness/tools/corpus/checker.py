@@ -77,7 +77,7 @@ class Form:
 Checker = Callable[[Form], None]
 
 
-def _asked(checker: Checker, form: Form) -> dict[str, Any]:
+def _answer(checker: Checker, form: Form) -> dict[str, Any]:
     try:
         checker(form)
     except NotInScope as error:
@@ -97,14 +97,14 @@ def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
         os.close(reading)
         os.dup2(2, 1)  # what the subject prints is no answer
         with os.fdopen(writing, "w") as out:
-            out.write(json.dumps(_asked(checker, form)))
+            out.write(json.dumps(_answer(checker, form)))
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as told:
-        is_late = not select.select([told], [], [], seconds)[0]
+    with os.fdopen(reading) as answers:
+        is_late = not select.select([answers], [], [], seconds)[0]
         if is_late:
             os.kill(child, signal.SIGKILL)
-        text = told.read()
+        text = answers.read()
     os.waitpid(child, 0)
     if text:
         answer: dict[str, Any] = json.loads(text)
@@ -115,18 +115,18 @@ def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     """Answer for every form that is asked."""
-    asked = json.loads(sys.stdin.read())
+    request = json.loads(sys.stdin.read())
     install([*map(Path, sys.argv[1:])])
-    checker: Checker = resolve(asked["checker"])
-    for one in asked["forms"]:  # here once, and not in each fork
+    checker: Checker = resolve(request["checker"])
+    for one in request["forms"]:  # here once, and not in each fork
         with suppress(Exception):
             resolve(one["subject"])
     with tempfile.TemporaryDirectory(prefix="harness-corpus-") as folder:
-        for number, one in enumerate(asked["forms"]):
+        for number, one in enumerate(request["forms"]):
             workspace = Path(folder) / str(number)
             workspace.mkdir()
-            form = Form(**one, seed=asked["seed"], workspace=workspace)
-            print(json.dumps(_in_child(checker, form, asked["seconds"])), flush=True)
+            form = Form(**one, seed=request["seed"], workspace=workspace)
+            print(json.dumps(_in_child(checker, form, request["seconds"])), flush=True)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,9 @@ def _chosen(root: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> list[Ca
         known = cases_of(root)
     except RecordError as error:
         raise click.ClickException(str(error)) from error
-    if unknown := sorted({*ids} - {one.id for one in known}):
+    if unknown := sorted({*ids} - {case.id for case in known}):
         raise click.BadParameter(f"there is no case {unknown[0]}; `harness corpus list` names them")
-    return [one for one in known if (not ids or one.id in ids) and (not kinds or one.kind in kinds)]
+    return [case for case in known if (not ids or case.id in ids) and (not kinds or case.kind in kinds)]
 
 
 @command.command("list")
@@ -142,43 +142,47 @@ def run(
     if quick:
         cases, no_checkers = sample(cases), True
     in_scope = [one for one in cases if not one.out_of_scope]
-    asked = () if no_checkers else (checkers or CHECKERS)
+    chosen_checkers = () if no_checkers else (checkers or CHECKERS)
     about: JsonObject = {
         "version": VERSION, "revision": git.commit(project.root).value, "corpus": corpus_digest(project.root),
         "code": code_digest(project.root),
     }  # fmt: skip
     wanted = [Round(profile, seed + number) for number in range(rounds) for profile in profiles]
-    results, about = _begun(json_file, cases, asked, wanted, about)
+    results, about = _resumed(json_file, cases, chosen_checkers, wanted, about)
     started = time.monotonic() - about["seconds"]
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
         asking = {
-            one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if one not in results.answers
+            chosen_checker: pool.submit(_answers, project, chosen_checker, in_scope, seed)
+            for chosen_checker in chosen_checkers
+            if chosen_checker not in results.answers
         }
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
         left = [one for one in wanted if one not in results.rounds]
         begun = Campaign.begun(project, in_scope if left else [], folder, jobs)
-        for one, of_round in stack.enter_context(begun).judge(left, _told):
+        for one, of_round in stack.enter_context(begun).judge(left, _print_verdict):
             judged = {
-                case: {form: [*results.judged.get(case, {}).get(form, ()), *found] for form, found in forms.items()}
+                case: {
+                    form: [*results.judged.get(case, {}).get(form, ()), *verdicts] for form, verdicts in forms.items()
+                }
                 for case, forms in of_round.items()
             }
             results = Results(cases, [*results.rounds, one], judged, results.answers)
-            _keep(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
+            _write_record(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
         if asking:
             answers = {checker: of.result() for checker, of in asking.items()}
             results = replace(results, answers={**results.answers, **answers})
-            _keep(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
+            _write_record(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
     return _reported(results)
 
 
-def _keep(file: Path | None, results: Results, about: JsonObject) -> None:
+def _write_record(file: Path | None, results: Results, about: JsonObject) -> None:
     if file is not None:
         write_file(file, laid_out(document(results, about)))
 
 
-def _begun(
-    file: Path | None, cases: list[Case], asked: Sequence[str], wanted: Sequence[Round], about: JsonObject
+def _resumed(
+    file: Path | None, cases: list[Case], checkers: Sequence[str], rounds: Sequence[Round], about: JsonObject
 ) -> tuple[Results, JsonObject]:
     """What an interrupted run of the same cases, checkers and code left in the file; else nothing."""
     fresh = {**about, "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "seconds": 0}
@@ -193,21 +197,21 @@ def _begun(
             raise ValueError("it was changed")
     except (OSError, strictjson.JsonError, LookupError, TypeError, ValueError) as error:
         raise click.ClickException(f"{file} is no record of a run ({error}); name another file") from error
-    if [*content["cases"]] != [one.id for one in cases] or not {*results.answers} <= {*asked}:
+    if [*content["cases"]] != [case.id for case in cases] or not {*results.answers} <= {*checkers}:
         return Results(cases, [], {}, {}), fresh
-    if not {*results.rounds} <= {*wanted}:
+    if not {*results.rounds} <= {*rounds}:
         return Results(cases, [], {}, {}), fresh
     return results, {**about, "started": content["started"], "seconds": content["seconds"]}
 
 
-def _told(case: Case, form: str, judged: Judged) -> None:
+def _print_verdict(case: Case, form: str, judged: Judged) -> None:
     clauses = ", ".join(judged.clauses)
     tell(f"{case.id}  {form}  {judged.claim}  {judged.verdict}  {clauses[:200]}".rstrip(), err=True)
 
 
 def _answers(project: Project, checker: str, cases: list[Case], seed: int) -> dict[str, tuple[Answer, Answer]]:
-    found = [*ask_checker(project, checker, cases, seed)]
-    return {one.case: (one, other) for one, other in zip(found[::2], found[1::2], strict=True)}
+    answers = [*ask_checker(project, checker, cases, seed)]
+    return {one.case: (one, other) for one, other in zip(answers[::2], answers[1::2], strict=True)}
 
 
 def _reported(results: Results) -> ExitStatus:

@@ -96,22 +96,22 @@ class Case:
     def problems(self) -> list[str]:
         """What is wrong with the values; empty if nothing is."""
         texts = {one: getattr(self, one) for one in ("title", "believed", "truth", "noticed", "late")}
-        found = [f"{name} is empty or not one line" for name, text in texts.items() if not text or "\n" in text]
+        problems = [f"{name} is empty or not one line" for name, text in texts.items() if not text or "\n" in text]
         if not _ID.fullmatch(self.id):
-            found.append("the id has other characters than a-z, 0-9 and single hyphens")
-        found += _unknown("kind", self.kind, KINDS) + _unknown("cost", self.cost, COSTS)
-        found += _unknown("surface", self.surface, SURFACES)
+            problems.append("the id has other characters than a-z, 0-9 and single hyphens")
+        problems += _unknown("kind", self.kind, KINDS) + _unknown("cost", self.cost, COSTS)
+        problems += _unknown("surface", self.surface, SURFACES)
         if not _SOURCE.fullmatch(self.source):
-            found.append("source is no https address")
+            problems.append("source is no https address")
         if not isinstance(self.year, int) or self.year < _FIRST_YEAR:
-            found.append(f"year is no year since {_FIRST_YEAR}")
+            problems.append(f"year is no year since {_FIRST_YEAR}")
         if self.mended and (not _ENTRY.fullmatch(self.mended) or self.surface in ("function", "suite")):
-            found.append("mended is no entry point, or the subject is a function of `mended`")
+            problems.append("mended is no entry point, or the subject is a function of `mended`")
         if self.out_of_scope and (self.claims or self.missed):
-            found.append("a case out of scope has no claims, and is not missed")
+            problems.append("a case out of scope has no claims, and is not missed")
         if not self.out_of_scope and not (self.claims and _ENTRY.fullmatch(self.subject)):
-            found.append("name the subject, and the claims that apply, or say why it is out of scope")
-        return found
+            problems.append("name the subject, and the claims that apply, or say why it is out of scope")
+        return problems
 
 
 def _unknown(name: str, value: str, known: Collection[str]) -> list[str]:
@@ -151,20 +151,20 @@ def cases_of(root: Path) -> list[Case]:
     Raises:
         RecordError: a record is not of its form, or two have one id.
     """
-    found = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
-    ids = [one.id for one in found]
+    cases = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
+    ids = [case.id for case in cases]
     if twice := sorted({one for one in ids if ids.count(one) > 1}):
         raise RecordError(f"{twice[0]} is the id of two records")
     order = list(KINDS)
-    return sorted(found, key=lambda one: (order.index(one.kind), one.id))
+    return sorted(cases, key=lambda case: (order.index(case.kind), case.id))
 
 
 def sample(cases: Sequence[Case]) -> list[Case]:
     """Each case with a kind or a claim that those before it lack, of the cases that are to be caught."""
-    found: list[Case] = []
+    chosen: list[Case] = []
     seen: set[str] = set()
-    for one in cases:
-        if one.claims and not one.missed and not {one.kind, *one.claims} <= seen:
-            found.append(one)
-            seen |= {one.kind, *one.claims}
-    return found
+    for case in cases:
+        if case.claims and not case.missed and not {case.kind, *case.claims} <= seen:
+            chosen.append(case)
+            seen |= {case.kind, *case.claims}
+    return chosen

@@ -78,45 +78,45 @@ class Results:
 
     def fates_by_round(self) -> dict[Round, dict[str, Fate]]:
         """What the harness made of each case in each round."""
-        found: dict[Round, dict[str, Fate]] = {}
+        fates: dict[Round, dict[str, Fate]] = {}
         for one in self.rounds:
-            found[one] = {}
+            fates[one] = {}
             for case in self.cases:
                 forms = self.judged.get(case.id, {})
                 judged = {form: [each for each in forms.get(form, ()) if each.round == one] for form in FORMS}
-                found[one][case.id] = fate_of(case, judged)
-        return found
+                fates[one][case.id] = fate_of(case, judged)
+        return fates
 
     def fates(self) -> dict[str, dict[str, Fate]]:
         """By checker and case; the harness first, for each profile the worst of its rounds."""
         by_round = self.fates_by_round()
-        found: dict[str, dict[str, Fate]] = {}
+        by_checker: dict[str, dict[str, Fate]] = {}
         for profile in dict.fromkeys(one.profile for one in self.rounds):
             of_profile = [fates for one, fates in by_round.items() if one.profile == profile]
-            found[_name(profile)] = {
+            by_checker[_name(profile)] = {
                 case.id: min((fates[case.id] for fates in of_profile), key=_WORST.index) for case in self.cases
             }
         for checker, answers in self.answers.items():
             name = checker.partition(":")[2]
-            found[name] = {
+            by_checker[name] = {
                 one.id: fate_of_answers(*answers[one.id]) if one.id in answers else Fate.NOT_IN_SCOPE
                 for one in self.cases
             }
-        return found
+        return by_checker
 
     def surprises(self) -> list[str]:
         """False alarms, misses that no record names, and named ones that are caught: each in a sentence."""
-        found: dict[str, None] = {}
+        sentences: dict[str, None] = {}
         for fates in self.fates_by_round().values():
             for case in self.cases:
                 fate = fates[case.id]
                 if fate is Fate.FALSE_ALARM:
-                    found[f"{case.id}: its mended form is refuted, too"] = None
+                    sentences[f"{case.id}: its mended form is refuted, too"] = None
                 elif fate is Fate.MISSED and not case.missed:
-                    found[f"{case.id}: missed, and its record does not say why"] = None
+                    sentences[f"{case.id}: missed, and its record does not say why"] = None
                 elif fate is Fate.CAUGHT and case.missed:
-                    found[f"{case.id}: caught, although its record says that it is missed"] = None
-        return [*found]
+                    sentences[f"{case.id}: caught, although its record says that it is missed"] = None
+        return [*sentences]
 
 
 _WORST: Final = (Fate.FALSE_ALARM, Fate.MISSED, Fate.NOT_MEASURED, Fate.CAUGHT, Fate.NOT_IN_SCOPE)
@@ -130,7 +130,7 @@ def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Ite
     """Rows of a table: a head, one for each kind, and the total: what each checker caught, and its false alarms."""
     yield ["kind", "cases", *fates]
     for kind, text in [*KINDS.items(), ("", "all")]:
-        chosen = [one.id for one in cases if kind in ("", one.kind)]
+        chosen = [case.id for case in cases if kind in ("", case.kind)]
         if chosen:
             yield [text, str(len(chosen)), *(_share(Counter(of[one] for one in chosen)) for of in fates.values())]
 
@@ -143,7 +143,7 @@ def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[
     """
     yield ["group", "cases", *(f"{profile}, rounds: {len(rounds)}" for profile, rounds in fates.items())]
     for group in (*GROUPS, ""):
-        chosen = [one.id for one in cases if group in ("", one.group)]
+        chosen = [case.id for case in cases if group in ("", case.group)]
         shares = [_share(Counter(Fate(of[one]) for of in rounds for one in chosen)) for rounds in fates.values()]
         yield [group or "all", str(len(chosen)), *shares]
 
@@ -151,8 +151,8 @@ def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[
 def _share(counts: Counter[Fate]) -> str:
     in_scope = counts.total() - counts[Fate.NOT_IN_SCOPE] - counts[Fate.NOT_MEASURED]
     alarms = counts[Fate.FALSE_ALARM]
-    told = f", {alarms} false alarm{'s' * (alarms > 1)}" if alarms else ""
-    return f"{counts[Fate.CAUGHT]} of {in_scope}{told}" if in_scope else "-"
+    suffix = f", {alarms} false alarm{'s' * (alarms > 1)}" if alarms else ""
+    return f"{counts[Fate.CAUGHT]} of {in_scope}{suffix}" if in_scope else "-"
 
 
 def corpus_digest(root: Path) -> str:
@@ -189,9 +189,12 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
             "kind": case.kind,
             "fates": {name: str(of[case.id]) for name, of in fates.items()},
             "rounds": [str(of[case.id]) for of in by_round.values()],
-            "judged": {form: _alike(of) for form, of in judged.items()},
+            "judged": {form: _group_rounds(of) for form, of in judged.items()},
             "answers": {
-                checker: {("mended" if one.mended else "failing"): [one.answer, one.reason] for one in answers[case.id]}
+                checker: {
+                    ("mended" if answer.mended else "failing"): [answer.answer, answer.reason]
+                    for answer in answers[case.id]
+                }
                 for checker, answers in results.answers.items()
                 if case.id in answers
             },
@@ -210,28 +213,28 @@ def read_back(content: JsonObject, cases: Sequence[Case]) -> Results:
             both = Answer(name, False, *of["failing"]), Answer(name, True, *of["mended"])
             answers.setdefault(checker, {})[name] = both
         if case["judged"]:
-            judged[name] = {form: [*_apart(of)] for form, of in case["judged"].items()}
+            judged[name] = {form: [*_ungroup_rounds(of)] for form, of in case["judged"].items()}
     return Results(cases, [Round(*one) for one in content["rounds"]], judged, answers)
 
 
-def _alike(judged: Sequence[Judged]) -> list[JsonObject]:
+def _group_rounds(judged: Sequence[Judged]) -> list[JsonObject]:
     """Rounds in which a claim says the same, together."""
-    found: dict[tuple[str, str, Verdict, Sequence[str]], list[Judged]] = {}
+    groups: dict[tuple[str, str, Verdict, Sequence[str]], list[Judged]] = {}
     for one in judged:
-        found.setdefault((one.claim, one.round.profile, one.verdict, one.clauses), []).append(one)
+        groups.setdefault((one.claim, one.round.profile, one.verdict, one.clauses), []).append(one)
     return [
         {
             "claim": claim, "profile": profile, "verdict": str(verdict), "clauses": [*clauses],
-            "seeds": [one.round.seed for one in some], "seconds": [one.seconds for one in some],
-            "manifests": [one.manifest for one in some],
+            "seeds": [one.round.seed for one in rounds], "seconds": [one.seconds for one in rounds],
+            "manifests": [one.manifest for one in rounds],
         }
-        for (claim, profile, verdict, clauses), some in found.items()
+        for (claim, profile, verdict, clauses), rounds in groups.items()
     ]  # fmt: skip
 
 
-def _apart(alike: Sequence[JsonObject]) -> Iterator[Judged]:
-    """The inverse of `_alike`, but for the order of rounds."""
+def _ungroup_rounds(alike: Sequence[JsonObject]) -> Iterator[Judged]:
+    """The inverse of `_group_rounds`, but for the order of rounds."""
     for one in alike:
-        said = Verdict(one["verdict"]), tuple(one["clauses"])
+        outcome = Verdict(one["verdict"]), tuple(one["clauses"])
         for seed, seconds, manifest in zip(one["seeds"], one["seconds"], one["manifests"], strict=True):
-            yield Judged(one["claim"], Round(one["profile"], seed), *said, seconds, manifest)
+            yield Judged(one["claim"], Round(one["profile"], seed), *outcome, seconds, manifest)

@@ -151,14 +151,14 @@ def _tool_lines(tools: Toolchain, machine: Host) -> Iterator[Line]:
     suffix = "" if tools.torch.version is None else f", built for CUDA {built}" if built else ", built without CUDA"
     yield "torch", _tool(tools.torch) + suffix
     yield "triton", _tool(tools.triton)
-    for one in tools.ptxas:
-        targets = one.details.get("targets", [])
-        known = f" ({one.details['found_by']}), {_targets(targets)}" if targets else ""
-        yield "ptxas", _tool(one) + known
+    for tool in tools.ptxas:
+        targets = tool.details.get("targets", [])
+        known = f" ({tool.details['found_by']}), {_targets(targets)}" if targets else ""
+        yield "ptxas", _tool(tool) + known
         for gpu in machine.gpus:
             target = f"sm_{(gpu.compute_capability or '').replace('.', '')}"
             if targets and target not in targets:
-                yield "ptxas", f"{one.path} does not know {target} of GPU {gpu.index}"
+                yield "ptxas", f"{tool.path} does not know {target} of GPU {gpu.index}"
     for one in tools.vulkan:
         adapter = one.details.get("adapter")
         what = f"{adapter} ({one.details.get('type')}), {one.details.get('driver')}, by {one.path}" if adapter else ""
@@ -171,8 +171,8 @@ def _tool_lines(tools: Toolchain, machine: Host) -> Iterator[Line]:
 def _tool(tool: Tool) -> str:
     if tool.version is None and tool.path is None:
         return f"none: {tool.reason}"
-    found = f"{tool.version or 'of unknown version'} at {tool.path}"
-    return f"{found} ({tool.reason})" if tool.reason else found
+    text = f"{tool.version or 'of unknown version'} at {tool.path}"
+    return f"{text} ({tool.reason})" if tool.reason else text
 
 
 def _targets(targets: list[str]) -> str:
@@ -199,14 +199,14 @@ def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
         yield "project", f"none: {report['reason']}"
         return
     count: Counter[str] = Counter()
-    said: dict[str, list[str]] = {}
+    ids_by_line: dict[str, list[str]] = {}
     for claim in report["claims"]:
         count[claim["runs"]] += 1
         for why in _why(claim):
-            said.setdefault(why, []).append(claim["id"])
-    shared = [why for why, claims in said.items() if len(claims) > 1]
+            ids_by_line.setdefault(why, []).append(claim["id"])
+    shared = [why for why, claims in ids_by_line.items() if len(claims) > 1]
     for number, why in enumerate(shared, 1):
-        yield f"[{number}]", f"{why} ({len(said[why])} claims)"
+        yield f"[{number}]", f"{why} ({len(ids_by_line[why])} claims)"
     for claim in report["claims"]:
         own = [f"[{shared.index(why) + 1}]" if why in shared else why for why in _why(claim)]
         yield claim["id"], "; ".join([claim["runs"], *own])

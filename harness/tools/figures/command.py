@@ -59,7 +59,7 @@ def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> Exi
             findings = [Finding("figures-refused", Severity.ERROR, *astuple(problem)) for problem in error.problems]
             reports.append(Report.of(folder / FIGURES, findings))
             continue
-        reports += [Report.of(one.path, _about_contract(one, figures, texts)) for one in members]
+        reports += [Report.of(member.path, _about_contract(member, figures, texts)) for member in members]
         if figures is not None:
             compared.append(figures)
             is_whole = len(members) == len(project.files(folder))

@@ -19,6 +19,6 @@ def about_bounds(contract: Contract, _project: Project) -> Iterator[Finding]:
     try:
         yield from about_figures(contract, figures_of(family_of(contract.path)))
     except ContractError as refused:
-        for one in refused.problems:
-            message = f"{refused.path.name}: {one.message}"
-            yield Finding("figures-refused", Severity.ERROR, one.pointer, message, one.remedy)
+        for problem in refused.problems:
+            message = f"{refused.path.name}: {problem.message}"
+            yield Finding("figures-refused", Severity.ERROR, problem.pointer, message, problem.remedy)

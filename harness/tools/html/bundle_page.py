@@ -70,7 +70,7 @@ def render(
     contents: Contents,
     verification: Verification,
     site: Site | None = None,
-    asked: Sequence[str] = (),
+    checked_against: Sequence[str] = (),
     notes: str = "",
     refutation: Refutation | None = None,
 ) -> str:
@@ -94,15 +94,15 @@ def render(
         "bundle.html.j2",
         record=record,
         sources=_sources(contents),
-        statement=statement(record, verification, {one.head for one in narrowing}),
+        statement=statement(record, verification, {caveat.head for caveat in narrowing}),
         contents=contents,
         verification=verification,
-        asked=asked,
+        asked=checked_against,
         signature=(signed(verification), signature(verification)),
         circumstances=_circumstances(record, verification),
         tally=qualifiers.mutants(record),
         caveats=narrowing,
-        chips=[one.head for one in narrowing if one.head not in _QUIET or one.head in verification.refused],
+        chips=[caveat.head for caveat in narrowing if caveat.head not in _QUIET or caveat.head in verification.refused],
         rows=rows,
         judged=judged,
         claim=_parted(contents.contract.claim) if contents.contract else None,
@@ -188,10 +188,10 @@ def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
     """Return name, requested value, resolved value, and whether they agree."""
     rows = []
     for name in dict.fromkeys([*record.requested, *record.resolved]):
-        asked, got = record.requested.get(name), record.resolved.get(name)
-        agree = name not in record.requested or (name in record.resolved and asked == got)
+        requested, got = record.requested.get(name), record.resolved.get(name)
+        agree = name not in record.requested or (name in record.resolved and requested == got)
         shown = number_text.value(got) if name in record.resolved else "not read back"
-        rows.append((name, number_text.value(asked), shown, agree))
+        rows.append((name, number_text.value(requested), shown, agree))
     return rows
 
 

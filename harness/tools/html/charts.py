@@ -107,7 +107,7 @@ def figure(title: str, unit: str, x_label: str, lines: Sequence[Line], height: i
     if unit == "B":
         largest = max((y for line in lines for _, y in line.finite()), default=0.0)
         sizes = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
-        divisor, unit = next((one for one in sizes if largest >= one[0]), (1.0, "B"))
+        divisor, unit = next((size for size in sizes if largest >= size[0]), (1.0, "B"))
     return Figure(title, unit, x_label, tuple(lines), divisor, height)
 
 

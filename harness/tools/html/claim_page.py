@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from harness.contract.bound import RULE
+from harness.contract.keywords import is_number
 from harness.judging.record import Record
 from harness.tools.html import charts
 from harness.tools.html.charts import SIGNS, is_finite_number
 from harness.tools.html.clause_rows import ClauseGroup, Row
 from harness.tools.html.index_page import ListedBundle, Matrix
 from harness.tools.html.index_page import Row as ClaimRow
-from harness.tools.html.measurements import measurements_of
 from harness.tools.html.plot import Figure, Line, drawn
 from harness.tools.html.templating import page
 
-__all__ = ["numbers", "render", "trends"]
+__all__ = ["measurements_of", "numbers", "render", "trends"]
 
 _MOST_NUMBERS: Final = 80
 _MOST_RUNS: Final = 400
@@ -29,7 +30,7 @@ def render(name: str, row: ClaimRow, matrix: Matrix, entries: Sequence[ListedBun
         name: of the project; empty without one.
         entries: the claim's bundles.
     """
-    newest = sorted(entries, key=lambda one: (one.started, one.page), reverse=True)
+    newest = sorted(entries, key=lambda entry: (entry.started, entry.page), reverse=True)
     accepted = [one for one in newest if one.verification.accepted]
     return page(
         "claim.html.j2",
@@ -54,21 +55,21 @@ def numbers(record: Record, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 
     A measurement has its name in the contract. A rule that compares has its own name, its ratio, and the bound 1.
     """
-    found: dict[str, dict[str, Any]] = {
-        name: {"value": one.value, "unit": one.unit, "bounds": {}} for name, one in measurements_of(record).items()
+    by_name: dict[str, dict[str, Any]] = {
+        name: {"value": value, "unit": unit, "bounds": {}} for name, (value, unit) in measurements_of(record).items()
     }
     for clause in record.clauses:
         sign = "" if clause.bound is None else SIGNS.get(clause.bound.keyword, "")
-        for name in {clause.id, clause.id.rpartition(".")[0]} & found.keys():
+        for name in {clause.id, clause.id.rpartition(".")[0]} & by_name.keys():
             if sign and clause.bound and is_finite_number(clause.bound.limit):
-                found[name]["bounds"][sign] = float(clause.bound.limit)
+                by_name[name]["bounds"][sign] = float(clause.bound.limit)
     for row in rows:
         if row.nature is ClauseGroup.FORM:  # a bound that only forbids a sign is no result
-            found.pop(row.id, None)
-            found.get(row.id.rpartition(".")[0], {"bounds": {}})["bounds"].pop("≥", None)
+            by_name.pop(row.id, None)
+            by_name.get(row.id.rpartition(".")[0], {"bounds": {}})["bounds"].pop("≥", None)
         if row.nature is ClauseGroup.RULE and row.ratio is not None and math.isfinite(row.ratio):
-            found[row.id] = {"value": row.ratio, "unit": "", "bounds": {"≤": 1.0}}
-    return dict(list(found.items())[:_MOST_NUMBERS])
+            by_name[row.id] = {"value": row.ratio, "unit": "", "bounds": {"≤": 1.0}}
+    return dict(list(by_name.items())[:_MOST_NUMBERS])
 
 
 def _series(entries: Sequence[ListedBundle]) -> Iterator[tuple[str, list[ListedBundle]]]:
@@ -85,8 +86,34 @@ def trends(runs: Sequence[ListedBundle]) -> Iterator[Figure]:
     known = {name: one for run in runs for name, one in run.numbers.items()}
     places = range(1, len(runs) + 1)
     for name in sorted(known, key=lambda name: not known[name]["bounds"]):
-        found = [run.numbers.get(name, {"value": None, "bounds": {}}) for run in runs]
-        lines = [Line(name, places, [one["value"] for one in found])]
-        for sign in dict.fromkeys(sign for one in found for sign in one["bounds"]):
-            lines.append(charts.bound_line(sign, places, [one["bounds"].get(sign) for one in found]))
+        values = [run.numbers.get(name, {"value": None, "bounds": {}}) for run in runs]
+        lines = [Line(name, places, [value["value"] for value in values])]
+        for sign in dict.fromkeys(sign for value in values for sign in value["bounds"]):
+            lines.append(charts.bound_line(sign, places, [value["bounds"].get(sign) for value in values]))
         yield charts.figure(name, known[name]["unit"], "run, the oldest first", lines, height=140)
+
+
+def measurements_of(record: Record) -> dict[str, tuple[float, str]]:
+    """Return every number that the clauses of a record read, by name: the value, which may not be finite, and its unit.
+
+    A measurement has its name in the contract (`final_loss`). For a list, a clause reports only the item nearest to its
+    bound, so the name is that of the clause (`losses[].maximum`).
+    """
+    return dict(_measured(record))
+
+
+def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
+    units: dict[str, str] = {}
+    for clause in record.clauses:
+        if isinstance(clause.value, Mapping):
+            read = clause.value if clause.bound is not None and clause.bound.keyword == RULE else {}
+            for name, value in read.items():
+                if is_number(value) and name not in units:
+                    yield name, (value, "")
+        elif is_number(clause.value) and not clause.id.startswith("resolved."):
+            place, _, keyword = clause.id.rpartition(".")
+            items = "[]" in place or "{}" in place
+            name = clause.id if items or clause.id.startswith("residency.") else place
+            if name and name not in units and not (items and keyword == "type"):
+                units[name] = clause.unit
+                yield name, (clause.value, clause.unit)

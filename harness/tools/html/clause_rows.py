@@ -79,7 +79,7 @@ class Clauses:
     @classmethod
     def of(cls, contract: Contract | None) -> Clauses:
         """Take the clauses of a contract. Without a contract, rows have no sources and no ratios."""
-        return cls(contract, {one.id: one for one in (*contract.clauses, *contract.rules)} if contract else {})
+        return cls(contract, {clause.id: clause for clause in (*contract.clauses, *contract.rules)} if contract else {})
 
     def rows(
         self, results: Sequence[ClauseResult], observation: Observation | None, unjudged: Sequence[str] = ()

@@ -75,8 +75,8 @@ class ListedBundle(JsonDataclass):
     @property
     def codes(self) -> list[Code]:
         """The codes of all findings and remarks, without those on signatures."""
-        found = (*self.verification.findings, *self.verification.remarks)
-        return list(dict.fromkeys(one.code for one in found if one.code not in _SIGNATURE))
+        findings = (*self.verification.findings, *self.verification.remarks)
+        return list(dict.fromkeys(finding.code for finding in findings if finding.code not in _SIGNATURE))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def render(
     name: str,
     entries: Sequence[ListedBundle],
     table: Matrix,
-    asked: Sequence[str],
+    checked_against: Sequence[str],
     jobs: Sequence[RunningJob] = (),
 ) -> str:
     """Return the index page.
@@ -171,7 +171,7 @@ def render(
         pages={row.id: row.page for row in table.rows},
         counts=_counted([entry.verification.standing for entry in entries]),
         signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
-        asked=asked,
+        asked=checked_against,
         jobs=jobs,
     )
 
@@ -262,9 +262,9 @@ def _field(
         return None
     word, about = str(cell.status), cell.decided_by or cell.newest
     if cell.status is Status.UNRUN:
-        found = {note.why: note.value for note in cell.notes if not isinstance(note, Finding)}
-        verdict = found.get(Why.VERDICT, "" if found else Verdict.PASS)
-        alike = [one for one in evidence if one.device_class == device and one.verdict == verdict]
+        reasons = {note.why: note.value for note in cell.notes if not isinstance(note, Finding)}
+        verdict = reasons.get(Why.VERDICT, "" if reasons else Verdict.PASS)
+        alike = [entry for entry in evidence if entry.device_class == device and entry.verdict == verdict]
         about = max(alike, key=_age, default=about)
         word = _verdict(about) if verdict else word
     # The profile stands beside the date, and the entry's reason has value and bound.

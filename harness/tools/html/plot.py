@@ -169,7 +169,7 @@ Drawing = tuple[Figure, Markup, list[str]]
 
 def drawn(figures: Iterable[Figure]) -> list[Drawing]:
     """Return each figure as the templates show it."""
-    return [(one, draw(one), [summary(one, line) for line in one.lines]) for one in figures]
+    return [(figure, draw(figure), [summary(figure, line) for line in figure.lines]) for figure in figures]
 
 
 def summary(figure: Figure, line: Line) -> str:
@@ -180,17 +180,17 @@ def summary(figure: Figure, line: Line) -> str:
     ys = [y / figure.divisor for _, y in points]
     first, last, low, high = (number_text.value(float(f"{y:.4g}")) for y in (ys[0], ys[-1], min(ys), max(ys)))
     if low == high or line.form is Form.BOUND:
-        told = (
+        text = (
             " to ".join(dict.fromkeys((low, high)))
             if line.form is Form.BOUND or len(ys) == 1
             else f"{first} throughout"
         )
     elif line.form is Form.LINE:
-        told = f"{first} at first, {last} at last; lowest {low}, highest {high}"
+        text = f"{first} at first, {last} at last; lowest {low}, highest {high}"
     else:
-        told = f"lowest {low}, highest {high}"
+        text = f"lowest {low}, highest {high}"
     broken = len(line.broken())
-    return f"{told}; {broken} of {len(line.y)} not finite" if broken else told
+    return f"{text}; {broken} of {len(line.y)} not finite" if broken else text
 
 
 def draw(figure: Figure) -> Markup:

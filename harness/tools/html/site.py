@@ -114,7 +114,7 @@ def pages(
         shown_at: dict[Path, ListedBundle] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        name, stated = _name(project) if project else "", {one.id: one for one in contracts}
+        name, stated = _name(project) if project else "", {contract.id: contract for contract in contracts}
         for done, (page, shown) in enumerate(_shown(verifications, name, held, stated, limits or Limits()), 1):
             entry = replace(shown, page=_free(shown.page, taken))
             write_file(folder / entry.page, page)

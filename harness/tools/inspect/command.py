@@ -138,16 +138,16 @@ def _shown(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bo
     try:
         from harness.tools.inspect.checkpoint import Packed, Unrecognized, compare, inspect
     except ImportError as error:  # device code can be shown without these packages
-        if may_be_program and (told := _told_device_code(file, as_json)) is not None:
-            return told
+        if may_be_program and (status := _print_device_code(file, as_json)) is not None:
+            return status
         raise click.ClickException(str(error)) from error
     try:
         comparison = None if against is None else compare(file, against)
         inspection = inspect(file) if comparison is None else comparison.this
     except Refused as refused:
         unknown = isinstance(refused, Unrecognized) and not isinstance(refused, Packed)
-        if unknown and may_be_program and (told := _told_device_code(file, as_json)) is not None:
-            return told
+        if unknown and may_be_program and (status := _print_device_code(file, as_json)) is not None:
+            return status
         if as_json:
             tell_json(_refusal(refused))
         more = "" if not unknown else _NO_PROGRAM if may_be_program else _ONLY_CHECKPOINTS
@@ -171,7 +171,7 @@ def _folder(folder: Path) -> str:
     return f"{printable(str(folder))} is a folder; name one of its files{such_as}"
 
 
-def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
+def _print_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     """Print the device code of a file. None if it holds none and is not an executable or library either."""
     from harness.tools.inspect.device_code import inspect
 
@@ -201,10 +201,10 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
 
 
 def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequence[str]) -> ExitStatus:
-    found: set[str] = {one.kind for one in inspection.findings}
+    kinds: set[str] = {finding.kind for finding in inspection.findings}
     if comparison is not None and not comparison.same:
-        found.add(_DIFFERENT)
-    return ExitStatus.FAIL if found & set(fail_on) else ExitStatus.PASS
+        kinds.add(_DIFFERENT)
+    return ExitStatus.FAIL if kinds & set(fail_on) else ExitStatus.PASS
 
 
 def _refusal(refused: Refused) -> dict[str, Any]:

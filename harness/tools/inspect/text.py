@@ -23,7 +23,7 @@ _NAMES_SHOWN = 3
 
 def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[Block]:
     """Yield the counts, the findings, the metadata, a table of the tensors, and what the comparison found."""
-    dtypes = Counter(one.dtype for one in inspection.tensors.values())
+    dtypes = Counter(tensor.dtype for tensor in inspection.tensors.values())
     yield f"{inspection.path}: {inspection.format}, {inspection.file_bytes:,} bytes"
     count = number_text.counted(len(inspection.tensors), "tensor")
     of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
@@ -103,8 +103,8 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         "missing": len(comparison.missing),
         "extra": len(comparison.extra),
     }
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    yield f"against {comparison.other.path}: {said}"
+    summary = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    yield f"against {comparison.other.path}: {summary}"
     for name in comparison.missing:
         yield f"  missing  {name}"
     for name in comparison.extra:
@@ -133,12 +133,12 @@ def _differences(change: Change) -> Iterator[str]:
 def device_code_page(inspection: device_code.Inspection) -> Iterator[Block]:
     """Yield the images, then every kernel with the targets that it runs on, as it is or once the driver compiled it."""
     images = Counter(code.form.value for code in inspection.codes)
-    found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
+    summary = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
     if not images and inspection.notes:
-        found += " that could be read"
+        summary += " that could be read"
     yield f"{inspection.path}: {inspection.file_bytes:,} bytes"
     count = len(inspection.codes)
-    yield f"{number_text.counted(count, 'image')}: {found}" if count else found
+    yield f"{number_text.counted(count, 'image')}: {summary}" if count else summary
     for note in inspection.notes:
         yield f"  {note}"
     for sign in inspection.at_run_time:

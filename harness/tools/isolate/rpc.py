@@ -154,7 +154,7 @@ def obstacle(falsifier: str, subjects: Sequence[str]) -> str:
     return "" if protocol.methods else f"{protocol.name} has no method"
 
 
-def _told(falsifier: str, subjects: Sequence[str]) -> str:
+def _obstacle_of(falsifier: str, subjects: Sequence[str]) -> str:
     try:
         return obstacle(falsifier, subjects)
     except BaseException as error:
@@ -233,4 +233,4 @@ class RpcChannel:
 if __name__ == "__main__":
     request = strictjson.loads(sys.argv[1])
     install([*map(Path, sys.argv[2:])]).update(falsifier.partition(".")[0] for falsifier, _ in request)
-    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in request]))
+    print(json.dumps([_obstacle_of(falsifier, subjects) for falsifier, subjects in request]))

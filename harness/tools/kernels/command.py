@@ -25,7 +25,7 @@ from harness.evidence.bundle import Bundle
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
 from harness.machine.limited_process import Stopped, completed
 from harness.report.terminal.printing import tell
-from harness.tools.kernels.kernel_contract import Checked, contract_of
+from harness.tools.kernels.kernel_contract import KernelCheck, constants_of, contract_of
 from harness.tools.laid_out import laid_out
 from harness.tools.one_claim import claim_options, performed, project_here, request_of
 
@@ -167,14 +167,14 @@ def _document_of(
     """
     if against is None:
         raise click.UsageError("--against names the reference, such as mine.reference:silu_mul")
-    source = _located(function, project, "MODULE:NAME")
-    _located(against, project, "--against")
+    source = _find(function, project, "MODULE:NAME")
+    _find(against, project, "--against")
     if example is None:
         module = against.partition(":")[0]
         example = f"{module}:example"
         if not _defines(example, project):
             example = f"{function.partition(':')[0]}:example"
-    _located(example, project, "--example")
+    _find(example, project, "--example")
     if isolate and time:
         raise click.UsageError("--time measures the function in the process that judges; leave out --isolate")
     if isolate and function.partition(":")[0] in (against.partition(":")[0], example.partition(":")[0]):
@@ -182,7 +182,7 @@ def _document_of(
             "--isolate keeps the function's module out of the process that judges; put the reference and the example "
             "into another module, and name it with --example"
         )
-    known = _asked(project, {"against": against, "example": example})
+    known = _describe_in_process(project, {"against": against, "example": example})
     unknown = [name for name in without if name not in known["relations"]]
     if unknown:
         raise click.BadParameter(
@@ -192,14 +192,14 @@ def _document_of(
     of_gpu = frozenset(relation for relation, (_, needs_gpu) in known["relations"].items() if needs_gpu)
     relations = [relation for relation in texts if on_gpu or relation not in of_gpu]
     declared = {"differentiable": not forward_only, "deterministic": not nondeterministic}
-    checked = Checked(
+    checked = KernelCheck(
         function=function,
         against=against,
         example=example,
         relations=relations,
         dtypes=dtypes or _DTYPES,
         waits=not no_wait,
-        constants=_constants(source),
+        constants=_source_constants(source),
         largest=largest,
         tf32=tf32,
         slack=slack,
@@ -226,7 +226,7 @@ def _name(function: str) -> str:
     return f"F-KERNEL-{re.sub('[^A-Z0-9]+', '-', function.partition(':')[2].upper()).strip('-')[:60]}-001"
 
 
-def _located(entry_point: str, project: Project, option: str) -> Path | None:
+def _find(entry_point: str, project: Project, option: str) -> Path | None:
     """Return the file of an entry point of the project; None for one of a library."""
     if not re.fullmatch(r"[\w.]+:\w+", entry_point):
         raise click.BadParameter(f"{entry_point!r} is no MODULE:NAME, such as mine.kernels:silu_mul", param_hint=option)
@@ -252,16 +252,14 @@ def _defines(entry_point: str, project: Project) -> bool:
     return True
 
 
-def _constants(source: Path | None) -> tuple[int, ...]:
-    from harness.tools.kernels.source_constants import constants_of
-
+def _source_constants(source: Path | None) -> tuple[int, ...]:
     try:
         return () if source is None else constants_of(regular_file.read(source).decode("utf-8"))
     except (OSError, ValueError, SyntaxError):
         return ()
 
 
-def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
+def _describe_in_process(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
     """Ask a process that imports the reference and the example."""
     command = [*PYTHON, "harness.tools.kernels.user_example", json.dumps(names), *map(str, project.search)]
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Checked", "contract_of"]
+__all__ = ["KernelCheck", "constants_of", "contract_of"]
+
+_LARGEST_CONSTANT: Final = 1 << 17
 
 
 @dataclass(frozen=True)
-class Checked:
+class KernelCheck:
     """What `harness kernel check` is asked."""
 
     function: str
@@ -38,7 +41,7 @@ class Checked:
 
 
 def contract_of(
-    checked: Checked, name: str, defects: Mapping[str, tuple[str, str, Sequence[str]]], *, on_gpu: bool
+    checked: KernelCheck, name: str, defects: Mapping[str, tuple[str, str, Sequence[str]]], *, on_gpu: bool
 ) -> dict[str, Any]:
     """Return a contract: every relation is a list of violations that has to be empty.
 
@@ -80,7 +83,7 @@ def contract_of(
     }
 
 
-def _observation(checked: Checked) -> dict[str, Any]:
+def _observation(checked: KernelCheck) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "calls": {
             "type": "integer", "minimum": 1, "x-unit": "calls", "x-source": "no call refutes nothing",
@@ -123,3 +126,13 @@ def _mutant(name: str, defect: tuple[str, str, Sequence[str]]) -> dict[str, Any]
         "violates": [f"{relation}.maxItems"],
         "defect": f"{text}, planted in this function",
     }
+
+
+def constants_of(source: str) -> tuple[int, ...]:
+    """The integers from 2 to 131072 in a Python source text: among them are the sizes of its blocks."""
+    constants = {
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and type(node.value) is int and 2 <= node.value <= _LARGEST_CONSTANT
+    }
+    return tuple(sorted(constants))

@@ -45,13 +45,13 @@ def falsify(trial: Trial[Caller]) -> None:
     names = given["relations"]
     is_on_gpu = trial.device.startswith("cuda")
     names = [name for name in names if is_on_gpu or not RELATIONS[name].needs_gpu]
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
 
-    def tell(found: Findings) -> None:
+    def tell(findings: Findings) -> None:
         """Measure new violations at once, since a trial may end with the first one."""
-        for name, problems in found.violations.items():
-            if name in names and len(problems) > told.get(name, 0):
-                told[name] = len(problems)
+        for name, problems in findings.violations.items():
+            if name in names and len(problems) > reported.get(name, 0):
+                reported[name] = len(problems)
                 trial.measure(**{name: list(problems)})
 
     guard = trial.subject_fault

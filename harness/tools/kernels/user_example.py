@@ -37,7 +37,7 @@ def drawing_function(example: Any, like: Callable[..., Any]) -> Callable[..., An
     return like(*split(example() if callable(example) else example))  # type: ignore[no-any-return]
 
 
-def _told(request: dict[str, str]) -> dict[str, Any]:
+def _description(request: dict[str, str]) -> dict[str, Any]:
     """The relations, the defects that fit the arguments, and the defaults of the choices."""
     from harness.authoring.tensor_function import RELATIONS, like
     from harness.authoring.tensor_function.drawing import Case, drawn
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     request = strictjson.loads(sys.argv[1])
     install([*map(Path, sys.argv[2:])])
     try:
-        answer = _told(request)
+        answer = _description(request)
     except BaseException as error:
         answer = {"wrong": described(error)}
     print(json.dumps(answer))

@@ -49,9 +49,9 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
     place = into or Project.find().evidence
     with ExitStack() as extracted:
         folders = {_extracted(path, extracted): path for path in paths}
-        found = BundlePaths.find([*folders])
+        bundles = BundlePaths.find([*folders])
         try:
-            merged = merge(found.bundles, place)
+            merged = merge(bundles.bundles, place)
         except OSError as error:
             where = error.filename or place
             raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
@@ -64,12 +64,12 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
         tell(f"left out: {bundle_line(named)}", "red")
         tell(f"  {_why(left)}")
         _tell_clocks(left.bundle)
-    replace(found, without=tuple(folders[path] for path in found.without)).tell("merge")
+    replace(bundles, without=tuple(folders[path] for path in bundles.without)).tell("merge")
     count = len(merged.new)
     there = f", {len(merged.there)} already there and identical" if merged.there else ""
     left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
     tell(f"{counted(count, 'bundle')} merged into {place}{there}{left_out}")
-    return found.status(accepted=not merged.left_out)
+    return bundles.status(accepted=not merged.left_out)
 
 
 def _extracted(path: Path, extracted: ExitStack) -> Path:

@@ -69,19 +69,19 @@ class MergedBefore:
             keep("merged", self._into, self._key, (self._rows if len(self._rows) < _MOST else {}) | self._news)
 
 
-def _list(descriptor: int, found: list[object]) -> None:
+def _list(descriptor: int, entries: list[object]) -> None:
     """Append what is in an open folder. Raises OSError if that is too much, or no file and no folder."""
     for name in os.listdir(descriptor):
         # By the descriptor, the path of a file is not walked again.
         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-        found += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        entries += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         if S_ISDIR(status.st_mode):
             inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
             try:
-                _list(inside, found)
+                _list(inside, entries)
             finally:
                 os.close(inside)
-        elif not S_ISREG(status.st_mode) or len(found) > 5 * MOST_ENTRIES:
+        elif not S_ISREG(status.st_mode) or len(entries) > 5 * MOST_ENTRIES:
             raise OSError(errno.EINVAL, "is no bundle", name)
 
 
@@ -90,10 +90,10 @@ def state_of_files(folder: Beneath) -> str:
 
     It can also differ if the filesystem lists the files in another order. Then the bundle is read again.
     """
-    found: list[object] = []
+    entries: list[object] = []
     try:
         with folder.folder() as descriptor:
-            _list(descriptor, found)
+            _list(descriptor, entries)
     except OSError:
         return ""
-    return hashlib.sha256(marshal.dumps(found, 2)).hexdigest()[:32]  # `repr` takes three times as long
+    return hashlib.sha256(marshal.dumps(entries, 2)).hexdigest()[:32]  # `repr` takes three times as long

@@ -109,11 +109,11 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
 
 def _sealed(bundle: Verification) -> dict[str, str]:
     """Return the digest of every file of a sound bundle; OSError if they are not those that were verified."""
-    found = dict(digests(bundle.path))
+    sums = dict(digests(bundle.path))
     content, digest = untrusted.read(bundle.path, MANIFEST)
-    if not digest == found.get(MANIFEST) == bundle.manifest or not manifest.parse(content).items() <= found.items():
+    if not digest == sums.get(MANIFEST) == bundle.manifest or not manifest.parse(content).items() <= sums.items():
         raise _changed(bundle.path)
-    return found
+    return sums
 
 
 def _copy(source: Path, content: dict[str, str], target: Beneath) -> None:

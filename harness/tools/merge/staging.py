@@ -58,7 +58,7 @@ def _moved(source: Beneath, target: Beneath) -> Iterator[None]:
 @contextmanager
 def made(folder: Beneath) -> Iterator[None]:
     """Make a folder and its parents. After an error in the block, remove those that were made."""
-    missing = [one for one in (folder.path, *folder.path.parents) if not one.exists()]
+    missing = [parent for parent in (folder.path, *folder.path.parents) if not parent.exists()]
     folder.make_folder()
     try:
         yield

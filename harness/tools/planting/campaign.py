@@ -31,7 +31,7 @@ from harness.tools.planting.claim_trials import ClaimTrials
 from harness.tools.planting.defects import Defect, Subjects
 from harness.tools.planting.equivalent import equivalents
 from harness.tools.planting.results import Planted, Planting, Reach
-from harness.tools.planting.schedule import Schedule, evenly
+from harness.tools.planting.schedule import Schedule, stratified
 
 __all__ = ["Sample", "plant"]
 
@@ -52,13 +52,15 @@ class Sample:
     only: Collection[tuple[str, str, str, str]] | None = None
     """File, function, lines before and lines after of the only ones."""
 
-    def of(self, found: Iterable[Defect], seed: int) -> list[Defect]:
+    def of(self, defects: Iterable[Defect], seed: int) -> list[Defect]:
         """The sample, in the order in which it is tried."""
         wanted = [
-            one for one in found if self.only is None or (one.file, one.within, one.before, one.after) in self.only
+            defect
+            for defect in defects
+            if self.only is None or (defect.file, defect.within, defect.before, defect.after) in self.only
         ]
         place, parts = self.part
-        return evenly(wanted, seed)[: self.limit][place - 1 :: parts]
+        return stratified(wanted, seed)[: self.limit][place - 1 :: parts]
 
 
 def plant(
@@ -92,7 +94,7 @@ def plant(
         campaign = _Campaign(project, subjects, host, cache, request, until, crowded, interruption, resources)
         reaches = campaign.scout()
         planted, found = campaign.plant(sample, tell)
-        beyond = subjects.beyond(frozenset[str]().union(*(one.ids for one in reaches)))
+        beyond = subjects.beyond(frozenset[str]().union(*(reach.ids for reach in reaches)))
         return Planting(
             reaches,
             planted,
@@ -162,7 +164,7 @@ class _Campaign:
         """Try the sample until the time is over. Returns the results, and the number of all defects."""
         found = {defect.id: defect for trials in self._trials.values() for defect in trials.reach.defects}
         # Equivalent defects count only if a claim kills them, so they come last.
-        drawn = map(self._untried, sample.of(found.values(), self._request.seed))
+        drawn = map(self._with_claims, sample.of(found.values(), self._request.seed))
         chosen = sorted(drawn, key=lambda one: bool(one.equivalent))
         schedule = Schedule(chosen, {claim: one.reach.seconds for claim, one in self._trials.items()})
         for one in chosen:
@@ -192,15 +194,15 @@ class _Campaign:
         chosen.sort(key=lambda one: (one.defect.file, one.defect.edit.start, one.defect.id))
         return tuple(replace(one, attempts=schedule.attempts(one.defect)) for one in chosen), len(found)
 
-    def _untried(self, defect: Defect) -> Planted:
+    def _with_claims(self, defect: Defect) -> Planted:
         """A defect with the claims that try it, and what the authors say of it."""
-        said = {claim: [one for one in entries if defect.is_named_by(one)] for claim, entries in self._marked.items()}
+        marks = {claim: [one for one in entries if defect.is_named_by(one)] for claim, entries in self._marked.items()}
         claims = [
             claim
             for claim, trials in self._trials.items()
-            if defect.id in trials.reach.ids and not any(entry.is_equivalent for entry in said[claim])
+            if defect.id in trials.reach.ids and not any(entry.is_equivalent for entry in marks[claim])
         ]
-        entries = [entry for some in said.values() for entry in some]
+        entries = [entry for marked in marks.values() for entry in marked]
         return Planted(
             defect,
             defect.patch(self._subjects.read(defect.file)),
@@ -219,21 +221,21 @@ class _Campaign:
 
     def _groups(self) -> list[list[ClaimTrials]]:
         """The claims that run at the same time: those that share, and then each of the others."""
-        alone = [one for one in self._trials.values() if self._is_alone(one.plan)]
-        shared = [one for one in self._trials.values() if one not in alone]
+        alone = [trial for trial in self._trials.values() if self._is_alone(trial.plan)]
+        shared = [trial for trial in self._trials.values() if trial not in alone]
         return [group for group in (shared, *([one] for one in alone)) if group]
 
     @contextmanager
     def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:
         """Leases of all devices of a group, in one order for all campaigns, so that no two wait for each other."""
-        devices = {key: device for one in group for key, device in one.plan.devices.items()}
+        devices = {key: device for claim_trials in group for key, device in claim_trials.plan.devices.items()}
         with ExitStack() as leases:
             for _, device in sorted(devices.items()):
                 leases.enter_context(
                     lease(
                         device,
                         mode="exclusive" if self._is_alone(group[0].plan) else "shared",
-                        holder=", ".join(one.claim for one in group)[:200],
+                        holder=", ".join(claim_trials.claim for claim_trials in group)[:200],
                         wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self._until - time.monotonic())),
                         interrupted=lambda: self._interruption.requested,
                     )
@@ -245,16 +247,16 @@ class _Campaign:
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="plant") as pool:
             futures = [pool.submit(work) for work in works]
             while wait(futures, timeout=_LOOK_SECONDS).not_done:
-                if any(one.done() and not one.cancelled() and one.exception() for one in futures):
+                if any(future.done() and not future.cancelled() and future.exception() for future in futures):
                     self._until = 0.0
                 if self._is_over():
-                    for one in futures:
-                        one.cancel()
+                    for future in futures:
+                        future.cancel()
                     for trials in self._trials.values():
                         trials.executor.interrupt()
-        for one in futures:
-            if not one.cancelled():
-                one.result()
+        for future in futures:
+            if not future.cancelled():
+                future.result()
 
     def _is_over(self) -> bool:
         return self._interruption.requested or time.monotonic() >= self._until

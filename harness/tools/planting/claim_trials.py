@@ -82,7 +82,7 @@ class ClaimTrials:
         self._folder, self._cache = folder, folder / "cache"
         self._cache.mkdir(parents=True)
         self._fills: frozenset[str] = frozenset()
-        self._kept: KeptAttempts | None = None
+        self._kept: AttemptCache | None = None
 
     @property
     def claim(self) -> str:
@@ -93,21 +93,21 @@ class ClaimTrials:
         """Run the subject without a defect, and see which defects the claim reaches."""
         healthy, lines, modules = self._healthy("without a cache", subjects)
         if not lines:
-            self._hindered(healthy, subjects)
+            self._record_obstacle(healthy, subjects)
             return
         self._seconds = min(self._seconds, _LEAST_SECONDS + _TIMES_AS_LONG * healthy.seconds)
-        self._kept = KeptAttempts(self._attempts, self.claim, self._decides(healthy))
+        self._kept = AttemptCache(self._attempts, self.claim, self._decides(healthy))
         self.executor.warm(modules)
         again, later, _ = self._healthy("with a cache", subjects)
         if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
             self.executor.renew()
             again, later, _ = self._healthy("on its own", subjects)
         if not later:
-            self._hindered(again, subjects)
+            self._record_obstacle(again, subjects)
             return
-        found = [one for one in subjects.on(lines) if not self._is_the_falsifiers(one)]
-        self._fills = _filling(found, later)
-        self._reached(tuple(found), again.seconds, "", subjects)
+        reached = [defect for defect in subjects.on(lines) if not self._is_the_falsifiers(defect)]
+        self._fills = _filling(reached, later)
+        self._reached(tuple(reached), again.seconds, "", subjects)
 
     def remembered(self, defect: Defect) -> Attempt | None:
         """The attempt of an earlier campaign; None if there was none."""
@@ -132,22 +132,24 @@ class ClaimTrials:
         if judgment.outcome is Outcome.PASS:
             return Attempt(self.claim, DefectFate.SURVIVED, seconds)
         if judgment.outcome is Outcome.FAIL:
-            failed = tuple(one.id for one in judgment.clauses if one.outcome is Outcome.FAIL)
+            failed = tuple(clause.id for clause in judgment.clauses if clause.outcome is Outcome.FAIL)
             return Attempt(self.claim, DefectFate.KILLED, seconds, failed)
-        unmeasured = ", ".join(one.id for one in judgment.clauses if one.outcome is Outcome.NOT_MEASURED)
+        unmeasured = ", ".join(clause.id for clause in judgment.clauses if clause.outcome is Outcome.NOT_MEASURED)
         # Until the falsifier begins, a trial only imports.
         begun = ending.phase is not Phase.START or ending.kind is EndingKind.LOST
         fate = DefectFate.NOT_MEASURED if begun else DefectFate.NOT_STARTED
         return Attempt(self.claim, fate, seconds, reason=ending.reason or f"not measured: {unmeasured}")
 
-    def _reached(self, found: tuple[Defect, ...], seconds: float, obstacle: str, subjects: Subjects) -> None:
+    def _reached(self, reached: tuple[Defect, ...], seconds: float, obstacle: str, subjects: Subjects) -> None:
         unmatched = tuple(entry for entry in self.marked if not subjects.is_matched(entry))
-        self.reach = Reach(self.claim, self.plan.profile.name, found, round(seconds, 3), obstacle, unmatched)
+        self.reach = Reach(self.claim, self.plan.profile.name, reached, round(seconds, 3), obstacle, unmatched)
 
-    def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
+    def _record_obstacle(self, healthy: TrialResult, subjects: Subjects) -> None:
         """The reach of a claim that does not pass without a defect: its falsifier would kill every defect."""
         ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
-        why = ending.reason or "; ".join(_said(one) for one in judgment.clauses if one.outcome is not Outcome.PASS)
+        why = ending.reason or "; ".join(
+            _clause_text(clause) for clause in judgment.clauses if clause.outcome is not Outcome.PASS
+        )
         self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
 
     def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]], tuple[str, ...]]:
@@ -212,12 +214,12 @@ class ClaimTrials:
         return self.executor.run(request, lambda step, values, memory: None)
 
 
-def _filling(found: Sequence[Defect], lines: Mapping[str, frozenset[int]]) -> frozenset[str]:
+def _filling(defects: Sequence[Defect], lines: Mapping[str, frozenset[int]]) -> frozenset[str]:
     """The ids of defects in functions that have a line which runs only to fill the cache."""
-    fills = [one for one in found if lines.get(one.file, frozenset()).isdisjoint(one.lines)]
-    functions = {(one.file, one.within) for one in fills if one.within}
-    ids = {one.id for one in fills}
-    return frozenset(one.id for one in found if one.id in ids or (one.file, one.within) in functions)
+    fills = [defect for defect in defects if lines.get(defect.file, frozenset()).isdisjoint(defect.lines)]
+    functions = {(defect.file, defect.within) for defect in fills if defect.within}
+    ids = {defect.id for defect in fills}
+    return frozenset(defect.id for defect in defects if defect.id in ids or (defect.file, defect.within) in functions)
 
 
 def _key(defect: Defect) -> str:
@@ -231,7 +233,7 @@ def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
     return frozenset(path for place in places for path in (place / "__init__.py", place.with_suffix(".py")))
 
 
-class KeptAttempts:
+class AttemptCache:
     """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues.
 
     The file is named by a digest of all that decides a fate: contract, sources, harness, profile, device and seed.
@@ -288,6 +290,6 @@ def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
         remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to
 
 
-def _said(one: ClauseResult) -> str:
+def _clause_text(one: ClauseResult) -> str:
     """A clause that does not hold, with the value that decided, such as the texts of what was violated."""
     return one.id if one.value is None else f"{one.id}: {one.value}"[:_LONGEST_VALUE]

@@ -133,11 +133,11 @@ def _patches(place: Path) -> dict[str, list[tuple[str, Patch]]]:
         schemas.check("patches", document)
     except (OSError, ValueError) as error:
         raise click.BadParameter(f"{place}: {error}", param_hint="--patches") from error
-    found: dict[str, list[tuple[str, Patch]]] = {}
+    by_file: dict[str, list[tuple[str, Patch]]] = {}
     for one in document["patches"]:
         patch = Patch(one["file"], one["within"], one["before"], one["after"])
-        found.setdefault(one["file"], []).append((one["kind"], patch))
-    return found
+        by_file.setdefault(one["file"], []).append((one["kind"], patch))
+    return by_file
 
 
 def _reported(planting: Planting, seed: int, json_file: str | None) -> ExitStatus:

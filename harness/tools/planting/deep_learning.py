@@ -146,7 +146,9 @@ def _order(site: Site) -> Iterator[Edit]:
 
 def _arguments(site: Site) -> Iterator[Edit]:
     """Labels of other rows, in a call."""
-    given = [*site.node.args, *(one.value for one in site.node.keywords)] if isinstance(site.node, ast.Call) else []
+    given = (
+        [*site.node.args, *(keyword.value for keyword in site.node.keywords)] if isinstance(site.node, ast.Call) else []
+    )
     for argument in given:
         match argument:
             case ast.Name(id=name) | ast.Attribute(attr=name) if re.search(_LABELS, name):

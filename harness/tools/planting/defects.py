@@ -114,14 +114,16 @@ def _is_kernel_text(node: ast.AST, source: Source) -> TypeGuard[ast.Constant]:
 
 def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> list[Defect]:
     """The edits that change something, each once, by place."""
-    found: dict[tuple[int, int, bytes], tuple[str, Edit, str]] = {}
+    distinct: dict[tuple[int, int, bytes], tuple[str, Edit, str]] = {}
     for name, edit, within in edits:
         key = (edit.start, edit.end, edit.text.encode())
         if content[edit.start : edit.end] != key[2]:
-            found.setdefault(key, (name, edit, within))
+            distinct.setdefault(key, (name, edit, within))
     counts: Counter[tuple[int, str]] = Counter()
     result: list[Defect] = []
-    for name, edit, within in sorted(found.values(), key=lambda one: (one[1].start, one[1].end, one[0], one[1].text)):
+    for name, edit, within in sorted(
+        distinct.values(), key=lambda one: (one[1].start, one[1].end, one[0], one[1].text)
+    ):
         first = content.count(b"\n", 0, edit.start) + 1
         index = counts[first, name]
         counts[first, name] += 1
@@ -143,14 +145,14 @@ def given(file: str, content: bytes, patches: Iterable[tuple[str, Patch]]) -> li
     edits = []
     for kind, patch in patches:
         new = _changed(patch, old, is_python=not kernels.is_kernel(file))
-        start = _alike(old, new)
-        end = len(old) - _alike(old[start:][::-1], new[start:][::-1])
+        start = _common_prefix(old, new)
+        end = len(old) - _common_prefix(old[start:][::-1], new[start:][::-1])
         text = new[start : end + len(new) - len(old)]
         edits.append((kind, Edit(len(old[:start].encode()), len(old[:end].encode()), text), patch.within))
     return _listed(file, content, edits)
 
 
-def _alike(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
@@ -210,16 +212,16 @@ class Subjects:
 
         A patch of a user counts wherever it is in such a file: it survives if the claims do not even reach it.
         """
-        ones = [one for file in sorted(lines) for one in self.all(file)]
+        ones = [defect for file in sorted(lines) for defect in self.all(file)]
         return [one for one in ones if self.given or not set(one.lines).isdisjoint(lines[one.file])]
 
     def is_matched(self, entry: Equivalent) -> bool:
         """Whether an entry of an author's file names a defect."""
-        return self.given or any(one.is_named_by(entry) for one in self.all(entry.file))
+        return self.given or any(defect.is_named_by(entry) for defect in self.all(entry.file))
 
     def beyond(self, reached: Collection[str]) -> list[Defect]:
         """The patches of a user that are not among these ids."""
-        ones = [one for file in sorted(self._defects) for one in self._defects[file]] if self.given else []
+        ones = [defect for file in sorted(self._defects) for defect in self._defects[file]] if self.given else []
         return [one for one in ones if one.id not in reached]
 
     def lines(self, file: str) -> frozenset[int]:

@@ -19,9 +19,9 @@ def about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]
     try:
         entries = equivalents(contract.path)
     except ContractError as refused:
-        for one in refused.problems:
-            message = f"{refused.path.name}: {one.message}"
-            yield Finding("equivalents-refused", Severity.ERROR, one.pointer, message, one.remedy)
+        for problem in refused.problems:
+            message = f"{refused.path.name}: {problem.message}"
+            yield Finding("equivalents-refused", Severity.ERROR, problem.pointer, message, problem.remedy)
         return
     if not entries:
         return

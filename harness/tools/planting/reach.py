@@ -101,10 +101,12 @@ def _assignments(tree: ast.AST, file: str, ran: Collection[int]) -> Iterator[_As
 def _outer_names(function: _Function, lines: Collection[int]) -> set[str]:
     """The attributes on these lines of a function, and the names that are not its own variables."""
     nodes = list(ast.walk(function))
-    own = {one.arg for one in nodes if isinstance(one, ast.arg)}
-    own |= {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    own -= {name for one in nodes if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
-    return {name for one in nodes if not (isinstance(one, ast.Name) and one.id in own) for name in _names(one, lines)}
+    own = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own -= {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    return {
+        name for node in nodes if not (isinstance(node, ast.Name) and node.id in own) for name in _names(node, lines)
+    }
 
 
 def _names(node: ast.AST, lines: Iterable[int] | None = None) -> Iterator[str]:

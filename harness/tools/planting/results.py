@@ -72,7 +72,7 @@ class Planted:
     @property
     def fate(self) -> DefectFate:
         """The result of all attempts."""
-        fates = {one.fate for one in self.attempts}
+        fates = {attempt.fate for attempt in self.attempts}
         if settled := fates & {DefectFate.KILLED, DefectFate.NOT_STARTED}:
             return DefectFate.KILLED if DefectFate.KILLED in settled else DefectFate.NOT_STARTED
         if len(self.attempts) < len(self.claims):
@@ -84,7 +84,7 @@ class Planted:
     @property
     def decisive(self) -> Attempt | None:
         """The trial that decided the fate; None if none did."""
-        return next((one for one in self.attempts if one.fate is self.fate), None)
+        return next((attempt for attempt in self.attempts if attempt.fate is self.fate), None)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Reach:
     @cached_property
     def ids(self) -> frozenset[str]:
         """The ids of the defects."""
-        return frozenset(one.id for one in self.defects)
+        return frozenset(defect.id for defect in self.defects)
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class Planting:
 
 
 def _row(name: str, ones: Sequence[Planted]) -> Row:
-    counts = Counter(one.fate for one in ones)
-    decisive = [one.decisive for one in ones if one.fate is DefectFate.KILLED]
+    counts = Counter(planted.fate for planted in ones)
+    decisive = [planted.decisive for planted in ones if planted.fate is DefectFate.KILLED]
     crashed = sum(one is not None and one.clauses == (COMPLETES,) for one in decisive)
     return Row(name, crashed=crashed, **{fate.name.lower(): counts[fate] for fate in DefectFate})
 
@@ -187,7 +187,7 @@ def as_json(planting: Planting, seed: int) -> dict[str, Any]:
         "found": planting.found,
         "interrupted": planting.interrupted,
         **({"overrides": dict(planting.overrides)} if planting.overrides else {}),
-        "claims": [_claim(one) for one in planting.claims],
+        "claims": [_claim(claim) for claim in planting.claims],
         "sources": dict(planting.sources),
         "total": _counts(planting.total),
         "operators": [_counts(row) for row in planting.operators()],

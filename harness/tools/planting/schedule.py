@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from harness.tools.planting.defects import Defect
 from harness.tools.planting.results import Attempt, DefectFate, Planted
 
-__all__ = ["Schedule", "evenly"]
+__all__ = ["Schedule", "stratified"]
 
 
-def evenly(found: Iterable[Defect], seed: int) -> list[Defect]:
+def stratified(defects: Iterable[Defect], seed: int) -> list[Defect]:
     """The defects in an order whose first N are a fair sample, for every N."""
     strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
-    for defect in sorted(found, key=lambda one: (one.file, one.edit.start, one.id)):
+    for defect in sorted(defects, key=lambda one: (one.file, one.edit.start, one.id)):
         strata[defect.file, defect.operator].append(defect)
     chance = random.Random(seed)  # noqa: S311 (an order, no secret)
     places: list[tuple[float, Defect]] = []
@@ -41,8 +41,8 @@ class Schedule:
         chosen: in the order in which they are tried.
         seconds: how long a trial of each claim takes without a defect.
         """
-        self._chosen = {one.defect.id: one for one in chosen}
-        self._left = {one.defect.id: set(one.claims) for one in chosen}
+        self._chosen = {planted.defect.id: planted for planted in chosen}
+        self._left = {planted.defect.id: set(planted.claims) for planted in chosen}
         self._running: Counter[str] = Counter()
         self._begun: set[str] = set()
         self._known = {name for name, left in self._left.items() if not left}

@@ -26,7 +26,7 @@ def _cache_key(site: Site) -> Iterator[Edit]:
             of_cache = re.search("key$", name)
         case _:
             return
-    elements = [site.code(one) for one in key.elts]
+    elements = [site.code(expression) for expression in key.elts]
     for left_out in range(len(elements)) if of_cache and len(elements) > 1 else ():
         rest = [one for place, one in enumerate(elements) if place != left_out]
         yield site.replace(key, f"({', '.join(rest)},)")
@@ -45,7 +45,7 @@ def _remembered_result(site: Site) -> Iterator[Edit]:
 
 def _takes_values(function: ast.FunctionDef) -> bool:
     arguments = function.args
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
     return not yields and any(name not in ("self", "cls") for name in names)
 

@@ -78,9 +78,9 @@ def command(
             raise click.ClickException(str(error)) from error
         return document(target, cases, values)
 
-    told = document_of(predicted, seconds)
-    show(told, json_file, html_file, probe_page, probe_lines)
-    return _status([case["fit"] for case in told["cases"]])
+    output = document_of(predicted, seconds)
+    show(output, json_file, html_file, probe_page, probe_lines)
+    return _status([case["fit"] for case in output["cases"]])
 
 
 def _status(fits: list[str]) -> ExitStatus:

@@ -81,8 +81,8 @@ def _refusal(owner: Any, name: str, remedy: str) -> Any:
         lines = (f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_stack()) if _is_outside(each))
         raise Unseeable(f"the Triton kernel {kernel}" if kernel else operator, next(lines, ""), remedy)
 
-    found = getattr(owner, name)
-    return type(name, (found,), {"__new__": refuse}) if isinstance(found, type) else refuse
+    original = getattr(owner, name)
+    return type(name, (original,), {"__new__": refuse}) if isinstance(original, type) else refuse
 
 
 def _is_outside(frame: traceback.FrameSummary) -> bool:

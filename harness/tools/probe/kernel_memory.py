@@ -114,13 +114,13 @@ def _copies(tensors: Iterable[torch.Tensor]) -> tuple[int, ...]:
 
 def _matrices(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """A copy of each matrix in which neither rows nor columns lie together (`prepare_matrix_for_cublas`)."""
-    found = []
+    matrices = []
     for each in arguments:
         if isinstance(each, torch.Tensor) and each.dim() >= 2 and each.numel():
             (rows, columns), (down, right) = each.shape[-2:], each.stride()[-2:]
             if not (right == 1 and down >= max(1, columns)) and not (down == 1 and right >= max(1, rows)):
-                found.append(each.numel() * each.element_size())
-    return tuple(found)
+                matrices.append(each.numel() * each.element_size())
+    return tuple(matrices)
 
 
 def _flash_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:

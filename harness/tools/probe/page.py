@@ -16,10 +16,10 @@ _GIB = 1024.0**3
 def probe_page(document: JsonObject) -> str:
     """Return the page: the cases, and for each the memory over time, its peak, and what holds it."""
     device = document["device"]
-    told = f"Memory predicted for {device['name']}. Verdicts allow for {100 * device['error']:.3g} % of error"
+    note = f"Memory predicted for {device['name']}. Verdicts allow for {100 * device['error']:.3g} % of error"
     overview: Section = ("Cases", [case_table(document), *(line[:1].upper() + line[1:] for line in largest(document))])
     cases = [_case(case, document["target"]) for case in document["cases"]]
-    return document_page(document["target"], "predicted memory", told, [overview, *cases])
+    return document_page(document["target"], "predicted memory", note, [overview, *cases])
 
 
 def _case(case: JsonObject, target: str) -> Section:

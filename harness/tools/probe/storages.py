@@ -70,8 +70,8 @@ class Storages:
         address = tensor.data_ptr()
         if address:
             return address - int(tensor.storage_offset()) * tensor.element_size()
-        found: int = self._made.address(tensor)  # a tensor without elements
-        return found
+        own_address: int = self._made.address(tensor)  # a tensor without elements
+        return own_address
 
     def number(self, tensor: Tensor) -> int:
         """The number of the tensor's block; 0 if it has none."""
@@ -134,24 +134,24 @@ class Storages:
     @property
     def live(self) -> int:
         """Bytes that are allocated now."""
-        found: int = self._library.probe_live()
-        return found
+        size: int = self._library.probe_live()
+        return size
 
     @property
     def peak(self) -> int:
         """The most bytes that were allocated so far."""
-        found: int = self._library.probe_peak()
-        return found
+        size: int = self._library.probe_peak()
+        return size
 
     def __len__(self) -> int:
         """The number of events so far."""
-        found: int = self._library.probe_count()
-        return found
+        count: int = self._library.probe_count()
+        return count
 
     def events(self) -> list[int]:
         """The events so far, as `Trace.events` has them."""
-        found: list[int] = self._library.probe_events()[: len(self)]
-        return found
+        recorded: list[int] = self._library.probe_events()[: len(self)]
+        return recorded
 
     def lives(self, count: int) -> Iterator[int]:
         """The numbers of the blocks that live, of so many that were allocated."""

@@ -63,18 +63,18 @@ def document(target: str, cases: Sequence[Case], sweeps: Mapping[str, Sequence[A
 
 
 def _case(case: Case) -> JsonObject:
-    found = case.prediction
+    prediction = case.prediction
     return {
         "parameters": case.parameters,
         "fit": case.verdict.fit.value,
         "capacity": case.verdict.capacity,
         "retries": case.verdict.retries,
-        "unmeasured": sorted(found.trace.unmeasured),
-        "allocated": found.allocated,
-        "reserved": found.reserved,
-        "by_owner": dict(found.by_owner),
-        "by_module": dict(sorted(found.by_module.items(), key=lambda item: -item[1])),
-        "peak": found.place._asdict(),
-        "phases": [asdict(each) for each in found.phases],
-        "timeline": [list(point) for point in found.timeline],
+        "unmeasured": sorted(prediction.trace.unmeasured),
+        "allocated": prediction.allocated,
+        "reserved": prediction.reserved,
+        "by_owner": dict(prediction.by_owner),
+        "by_module": dict(sorted(prediction.by_module.items(), key=lambda item: -item[1])),
+        "peak": prediction.place._asdict(),
+        "phases": [asdict(each) for each in prediction.phases],
+        "timeline": [list(point) for point in prediction.timeline],
     }

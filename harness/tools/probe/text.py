@@ -26,8 +26,8 @@ def probe_lines(document: JsonObject) -> Iterator[Block]:
         yield from _peak(cases[0])
     yield from largest(document)
     yield from unmeasured(cases)
-    told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
-    yield f"{told} outside the allocator"
+    note = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
+    yield f"{note} outside the allocator"
 
 
 def case_table(document: JsonObject) -> Table:
@@ -70,11 +70,11 @@ def parameters(chosen: Mapping[str, Any]) -> str:
 
 def _modules(by_module: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the modules with most memory. Modules that differ only in numbers, such as layers, are one row."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for name, size in by_module.items():
         alike = re.sub(r"\b[0-9]+\b", "*", name) or "outside modules"
-        found[alike] = found.get(alike, 0) + size
-    ordered = sorted(found.items(), key=lambda item: -item[1])
+        totals[alike] = totals.get(alike, 0) + size
+    ordered = sorted(totals.items(), key=lambda item: -item[1])
     rest = sum(size for _, size in ordered[_MOST_MODULES:])
     return [*ordered[:_MOST_MODULES], *([("others", rest)] if rest else [])]
 

@@ -98,24 +98,24 @@ class Recording:
     @property
     def allocated_bytes(self) -> int:
         """Bytes of device memory that were asked for, over all calls."""
-        told = sum(int(last["calls"].get(name, [0, 0])[1]) for last in self._totals() for name in _ON_DEVICE)
-        return told or sum(int(event["bytes"]) for event in self._of("allocation") if event["call"] in _ON_DEVICE)
+        total = sum(int(last["calls"].get(name, [0, 0])[1]) for last in self._totals() for name in _ON_DEVICE)
+        return total or sum(int(event["bytes"]) for event in self._of("allocation") if event["call"] in _ON_DEVICE)
 
     @property
     def kernels(self) -> Mapping[str, int]:
         """Launches by kernel, of the processes that ended by themselves."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for event in self._of("launches"):
-            found[event["kernel"]] = found.get(event["kernel"], 0) + event["count"]
-        return found
+            counts[event["kernel"]] = counts.get(event["kernel"], 0) + event["count"]
+        return counts
 
     def _lost(self) -> Iterator[str]:
         """Kinds of events that a process counted but wrote no line about."""
         lines = {"ptx": ("module", "link"), "jit": ("jit",), "refused": ("refused",)}
         for last in self._totals():
             for name, kinds in lines.items():
-                told = (event for kind in kinds for event in self._of(kind) if event["process"] == last["process"])
-                if last[name] and not any(name != "ptx" or event["needs_jit"] for event in told):
+                events = (event for kind in kinds for event in self._of(kind) if event["process"] == last["process"])
+                if last[name] and not any(name != "ptx" or event["needs_jit"] for event in events):
                     yield f"{last[name]} events of the kind {name} were counted, and none was written"
 
     def _of(self, kind: str) -> list[Mapping[str, Any]]:

@@ -45,33 +45,33 @@ def command(bundle: Path, mutant: str | None, subject: str | None, device: str, 
     )
     try:
         sealed = open_bundle(bundle, mutant)
-        found = replay(sealed, project, probe(project.root), request, _waiting)
+        replayed = replay(sealed, project, probe(project.root), request, _waiting)
     except WaitInterrupted as interrupted:
         tell(f"harness: {interrupted}", err=True)
         return ExitStatus.INTERRUPTED
     except ReplayRefused as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        _print_json(sealed, found)
+        _print_json(sealed, replayed)
     else:
-        _show(sealed, found)
+        _show(sealed, replayed)
     statuses = {Outcome.PASS: ExitStatus.PASS, Outcome.FAIL: ExitStatus.FAIL}
-    return statuses.get(found.outcome, ExitStatus.NOT_MEASURED)
+    return statuses.get(replayed.outcome, ExitStatus.NOT_MEASURED)
 
 
 def _waiting(holders: tuple[Holder, ...]) -> None:
     tell(waiting_text(named(holders)), err=True)
 
 
-def _show(sealed: Sealed, found: Replay) -> None:
+def _show(sealed: Sealed, replayed: Replay) -> None:
     case, record = sealed.counterexample, sealed.record
     lines = [
         f"{record.id}  {record.title}",
         f"  case {strictjson.dumps(case.case)}",
         f"  then {', '.join(case.clauses)} failed ({record.run}{f', mutant {sealed.mutant}' if sealed.mutant else ''})",
-        f"  now  {found.subject}, {found.profile} profile on {found.device}",
-        *(f"  {_line(clause)}" for clause in found.clauses),
-        f"  {_CONCLUSIONS[found.outcome]}",
+        f"  now  {replayed.subject}, {replayed.profile} profile on {replayed.device}",
+        *(f"  {_line(clause)}" for clause in replayed.clauses),
+        f"  {_CONCLUSIONS[replayed.outcome]}",
     ]
     tell_all(lines)
 
@@ -89,17 +89,17 @@ def _line(clause: ClauseResult) -> str:
     return "  ".join(parts) + (f"  ({reason_text.of(clause.reason)})" if clause.reason else "")
 
 
-def _print_json(sealed: Sealed, found: Replay) -> None:
+def _print_json(sealed: Sealed, replayed: Replay) -> None:
     document: dict[str, Any] = {
         "format": 1,
         "id": sealed.record.id,
         "run": sealed.record.run,
         "mutant": sealed.mutant,
         "counterexample": sealed.counterexample.to_json(),
-        "subject": found.subject,
-        "profile": found.profile,
-        "device": found.device,
-        "outcome": str(found.outcome),
+        "subject": replayed.subject,
+        "profile": replayed.profile,
+        "device": replayed.device,
+        "outcome": str(replayed.outcome),
         "clauses": [
             {
                 "id": clause.id,
@@ -108,7 +108,7 @@ def _print_json(sealed: Sealed, found: Replay) -> None:
                 "bound": clause.bound and clause.bound.to_json(),
                 "reason": reason_text.of(clause.reason),
             }
-            for clause in found.clauses
+            for clause in replayed.clauses
         ],
     }
     tell_json(document)

@@ -26,11 +26,11 @@ def kept(kind: str, *, again: bool = False, sizes: Sizes | None = None) -> Roofs
     file = _file(kind)
     if file is not None and not again:
         try:
-            told = strictjson.load(file)
+            document = strictjson.load(file)
         except (OSError, strictjson.JsonError):
-            told = None  # none yet
-        if not problems("roofline", told):  # else another version wrote it
-            return Roofs.from_json(told)
+            document = None  # none yet
+        if not problems("roofline", document):  # else another version wrote it
+            return Roofs.from_json(document)
     roofs = measured(kind, sizes)
     if file is not None:
         file.parent.mkdir(exist_ok=True)

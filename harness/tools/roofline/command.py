@@ -54,6 +54,6 @@ def command(
         except RooflineError as error:
             raise click.ClickException(str(error)) from error
 
-    told = document_of(measured, seconds)
-    show(told, json_file, html_file, roofline_page, roofline_lines)
-    return ExitStatus.FAIL if told["step"] and told["step"]["above_peak"] else ExitStatus.PASS
+    output = document_of(measured, seconds)
+    show(output, json_file, html_file, roofline_page, roofline_lines)
+    return ExitStatus.FAIL if output["step"] and output["step"]["above_peak"] else ExitStatus.PASS

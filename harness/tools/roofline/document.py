@@ -41,13 +41,13 @@ def document(
         except PeakTooLowError as error:
             above.append({"name": kernel.name, "operator": kernel.operator, "error": str(error)})
             place = {"roof": None, "share": None, "unplaced": "above the measured peak"}
-        rows.append({**_told(kernel), **place})
+        rows.append({**_launch_record(kernel), **place})
     step = {"target": target, "seconds": seconds, "kernels": rows, "above_peak": above}
     return {"format": 1, **roofs.as_json(), "step": step}
 
 
-def _told(kernel: Kernel) -> dict[str, Any]:
-    told = {"name": kernel.name, "operator": kernel.operator, "calls": kernel.calls, "seconds": kernel.seconds}
+def _launch_record(kernel: Kernel) -> dict[str, Any]:
+    launches = {"name": kernel.name, "operator": kernel.operator, "calls": kernel.calls, "seconds": kernel.seconds}
     work = kernel.work
-    found = (None, None, None) if work is None else (work.operations, work.bytes, work.dtype)
-    return {**told, **dict(zip(("operations", "bytes", "dtype"), found, strict=True))}
+    amounts = (None, None, None) if work is None else (work.operations, work.bytes, work.dtype)
+    return {**launches, **dict(zip(("operations", "bytes", "dtype"), amounts, strict=True))}

@@ -29,13 +29,13 @@ def identity(kind: str) -> dict[str, Any]:
     """
     software = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
     if kind != "cuda":
-        found = {"name": _processor(), "driver": platform.release(), "threads": torch.get_num_threads()}
-        return {"kind": kind, **found, **software}
+        hardware = {"name": _processor(), "driver": platform.release(), "threads": torch.get_num_threads()}
+        return {"kind": kind, **hardware, **software}
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     session = nvml.connect()
     driver = session.ask("nvmlSystemGetDriverVersion").value if isinstance(session, nvml.Session) else None
-    found = {"name": properties.name, "driver": driver, "multiprocessors": properties.multi_processor_count}
-    return {"kind": kind, **found, "uuid": str(getattr(properties, "uuid", "")), **software}
+    hardware = {"name": properties.name, "driver": driver, "multiprocessors": properties.multi_processor_count}
+    return {"kind": kind, **hardware, "uuid": str(getattr(properties, "uuid", "")), **software}
 
 
 def clocks(kind: str) -> dict[str, float]:
@@ -44,10 +44,10 @@ def clocks(kind: str) -> dict[str, float]:
         frequency = psutil.cpu_freq()
         return {"mhz": frequency.current} if frequency else {}
     device = nvml.Device(f"GPU-{identity(kind)['uuid'].removeprefix('GPU-')}")
-    found = {name: device.ask(call, clock).value for name, (call, clock) in _READINGS.items()}
+    readings = {name: device.ask(call, clock).value for name, (call, clock) in _READINGS.items()}
     milliwatts = device.ask("nvmlDeviceGetPowerUsage").value
-    found["watts"] = None if milliwatts is None else milliwatts / 1000
-    return {name: float(value) for name, value in found.items() if value is not None}
+    readings["watts"] = None if milliwatts is None else milliwatts / 1000
+    return {name: float(value) for name, value in readings.items() if value is not None}
 
 
 def _processor() -> str:

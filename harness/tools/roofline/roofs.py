@@ -103,8 +103,8 @@ class Roofs:
     def from_json(cls, document: Mapping[str, Any]) -> Roofs:
         """Return the roofs of a document that follows the schema "roofline"."""
         roofs = {name: Roof(**roof) for name, roof in document["roofs"].items()}
-        told = {name: document[name] for name in ("device", "launch_seconds", "clocks", "missing")}
-        return cls(roofs=roofs, **told)
+        others = {name: document[name] for name in ("device", "launch_seconds", "clocks", "missing")}
+        return cls(roofs=roofs, **others)
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ def measured(kind: str, sizes: Sizes | None = None) -> Roofs:
     before = clocks(kind)
     generator = torch.Generator(kind).manual_seed(0)
     arms: list[_Arm] = []
-    for found in (_bandwidth(kind, sizes), _cache(kind, missing), _products(kind, sizes, generator)):
-        for arm in found:
+    for group in (_bandwidth(kind, sizes), _cache(kind, missing), _products(kind, sizes, generator)):
+        for arm in group:
             try:
                 arm.call()
                 wait()
@@ -166,8 +166,10 @@ def measured(kind: str, sizes: Sizes | None = None) -> Roofs:
         if arm.roof not in roofs or max(rates) > roofs[arm.roof].peak:
             roofs[arm.roof] = Roof(arm.roof, max(rates), statistics.median(rates), arm.label)
     launch = _launch(kind, wait)
-    told = {"before": before, "after": clocks(kind)}
-    return Roofs(identity(kind), roofs, launch, told, {n: why for n, why in missing.items() if n not in roofs})
+    clock_readings = {"before": before, "after": clocks(kind)}
+    return Roofs(
+        identity(kind), roofs, launch, clock_readings, {n: why for n, why in missing.items() if n not in roofs}
+    )
 
 
 def _repeated(call: Callable[[], object], count: int) -> Callable[[], None]:

@@ -89,27 +89,27 @@ def kernels(events: Sequence[JsonObject], kind: str) -> list[Kernel]:
     """
     operators = [event for event in events if event.get("cat") == "cpu_op" and "dur" in event]
     spans = _on_device(events, operators) if kind == "cuda" else _on_cpu(operators)
-    found: dict[tuple[str, str, str], list[tuple[float, Work | None]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[tuple[float, Work | None]]] = defaultdict(list)
     works: dict[str, Work | None] = {}
     for name, operator, microseconds in spans:
         work = _work(operator, works)
         if work is None or work.bytes:  # a view does nothing
-            found[name, operator.get("name", ""), work.dtype if work else ""].append((microseconds * 1e-6, work))
-    if not found:
+            groups[name, operator.get("name", ""), work.dtype if work else ""].append((microseconds * 1e-6, work))
+    if not groups:
         raise RooflineError(f"the step ran nothing on {kind}")
     merged = (
         Kernel(*names[:2], len(each), sum(s for s, _ in each), _sum(w for _, w in each))
-        for names, each in found.items()
+        for names, each in groups.items()
     )
     return sorted(merged, key=lambda kernel: -kernel.seconds)
 
 
 def _work(operator: JsonObject, works: dict[str, Work | None]) -> Work | None:
-    given = operator.get("args", {})
-    told = [given.get(name, []) for name in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
-    key = f"{operator.get('name')} {told}"
+    arguments = operator.get("args", {})
+    recorded = [arguments.get(name, []) for name in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
+    key = f"{operator.get('name')} {recorded}"
     if key not in works:
-        works[key] = work_of(operator.get("name", ""), *told)
+        works[key] = work_of(operator.get("name", ""), *recorded)
     return works[key]
 
 

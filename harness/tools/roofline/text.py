@@ -38,8 +38,8 @@ def device_line(document: JsonObject) -> str:
     """Return the device, what drives it, and its clocks."""
     device = document["device"]
     clocks = ", ".join(f"{name} {value:g}" for name, value in document["clocks"]["after"].items())
-    told = f"{device['name']}, driver {device['driver']}, torch {device['torch']}"
-    return f"{told}; {clocks}" if clocks else told
+    text = f"{device['name']}, driver {device['driver']}, torch {device['torch']}"
+    return f"{text}; {clocks}" if clocks else text
 
 
 def roof_table(document: JsonObject) -> Table:

@@ -57,20 +57,22 @@ def work_of(
         shapes, types, strides, values: of its arguments, as the profiler's trace has them.
     """
     try:
-        given = [_argument(*each) for each in zip(shapes, types, strides, values, strict=True)]
+        arguments = [_argument(*each) for each in zip(shapes, types, strides, values, strict=True)]
     except (ValueError, SyntaxError, KeyError, TypeError):
         return None
-    tensors = [each for each in given if isinstance(each, Tensor)]
+    tensors = [each for each in arguments if isinstance(each, Tensor)]
     if not tensors:
         return None
-    dtype = str(next((one for one in tensors if one.is_floating_point()), tensors[0]).dtype).removeprefix("torch.")
+    dtype = str(next((tensor for tensor in tensors if tensor.is_floating_point()), tensors[0]).dtype).removeprefix(
+        "torch."
+    )
     namespace, _, short = name.partition("::")
     if namespace.startswith("triton_"):  # its arguments are all that it reads and writes
-        return Work(float(max(one.numel() for one in tensors)), sum(map(_size, tensors)), dtype, products=False)
+        return Work(float(max(tensor.numel() for tensor in tensors)), sum(map(_size, tensors)), dtype, products=False)
     if namespace != "aten":
         return None
     packet = getattr(torch.ops.aten, short, None)
-    called = None if packet is None else _called(packet, given)
+    called = None if packet is None else _called(packet, arguments)
     if called is None:
         return None
     plain, named, result, is_view, is_causal = called
@@ -84,7 +86,7 @@ def work_of(
         counted = float(formula(*plain, **named, out_val=result))
         # The formulas count what a causal mask leaves out, and kernels that know of the mask do not compute it.
         return Work(counted * (0.5 if is_causal else 1.0), moved, dtype, products=True)
-    return Work(float(max(one.numel() for one in (*tensors, *results))), moved, dtype, products=False)
+    return Work(float(max(tensor.numel() for tensor in (*tensors, *results))), moved, dtype, products=False)
 
 
 def _argument(shape: Any, kind: str, stride: Any, value: str) -> Any:
@@ -105,13 +107,13 @@ def _size(tensor: Tensor) -> float:
     return float(count * tensor.element_size())
 
 
-def _called(packet: Any, given: Sequence[Any]) -> tuple[list[Any], dict[str, Any], Any, bool, bool] | None:
+def _called(packet: Any, arguments: Sequence[Any]) -> tuple[list[Any], dict[str, Any], Any, bool, bool] | None:
     """Call the overload that takes these arguments; return its arguments, its result, and if it is a view or causal."""
     for overload in (getattr(packet, name) for name in packet.overloads()):
         taken = overload._schema.arguments
-        if len(taken) != len(given):
+        if len(taken) != len(arguments):
             continue
-        pairs = list(zip(taken, given, strict=True))
+        pairs = list(zip(taken, arguments, strict=True))
         plain = [value for one, value in pairs if not one.kwarg_only]
         named = {one.name: value for one, value in pairs if one.kwarg_only}
         try:

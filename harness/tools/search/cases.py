@@ -123,11 +123,11 @@ class CaseSearch:
         refuting = [result for result in self.results if result.violated]
         if len(self._known) < examples and not refuting and self._only is None:
             raise ValueError(f"the strategy draws {len(self._known)} different cases of the {examples} asked for")
-        found = max(refuting, key=lambda result: len(result.violated), default=None)
+        refutation = max(refuting, key=lambda result: len(result.violated), default=None)
         self._tried = len(self._known)
-        return found and self._refuting(found)
+        return refutation and self._refuting(refutation)
 
-    def shrink(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
+    def shrink(self, cases: SearchStrategy[Any], refutation: CaseResult, examples: int) -> CaseResult:
         """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
 
         The search for a simpler one tries at most `examples` further cases, or fifty if that is more. It ends after
@@ -137,8 +137,8 @@ class CaseSearch:
         Returns: the case that is kept, and whether it repeats.
         """
         if self._only is not None or self._end is not SearchEnd.SIMPLEST:
-            return found
-        best = self._refuting(self._simpler(cases, found, examples))
+            return refutation
+        best = self._refuting(self._simpler(cases, refutation, examples))
         return self._refuting(replace(best, repeats=best.violated <= self._run(best.case).violated))
 
     def _refuting(self, result: CaseResult) -> CaseResult:
@@ -150,18 +150,18 @@ class CaseSearch:
             self._keep(Counterexample(case, clauses, measured, error, self._tried, shrunk, repeats))
         return result
 
-    def _simpler(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
+    def _simpler(self, cases: SearchStrategy[Any], refutation: CaseResult, examples: int) -> CaseResult:
         """The given case if hypothesis finds no simpler one."""
         self._left = max(_FEWEST_SHRINKS, examples)
         now = time.monotonic()
-        end, simplest = now + (self._until - now) / 2, found
+        end, simplest = now + (self._until - now) / 2, refutation
 
         def each(case: Case) -> None:
             nonlocal simplest
             if time.monotonic() > end:
                 raise _Stop
             result = self._steered(case)
-            if found.violated <= result.violated:
+            if refutation.violated <= result.violated:
                 if _size(result) < _size(simplest):
                     simplest = self._refuting(result)
                 raise _Wanted(result)
@@ -247,7 +247,9 @@ class CaseSearch:
                 known = ", ".join(sorted(listed)) or "nothing"
                 raise ValueError(f"{name!r} is measured on every case; the contract bounds the items of {known} only")
         given = (self._contract, measured, self._setting.parameters, self._device)
-        violated = frozenset(one.id for one in judge_case(*given) if one.outcome is Outcome.FAIL)
+        violated = frozenset(
+            clause_result.id for clause_result in judge_case(*given) if clause_result.outcome is Outcome.FAIL
+        )
         return CaseResult(case, measured, None, violated, nearness(*given))
 
     @staticmethod

@@ -97,7 +97,7 @@ class Search:
 
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that are not PASS for these measurements, except the ignored ones."""
-        judged = (one for one in self.judge(measurements).clauses if one.id not in self.without)
+        judged = (clause for clause in self.judge(measurements).clauses if clause.id not in self.without)
         return tuple(one for one in judged if one.outcome is not Outcome.PASS)
 
     def satisfying(self) -> dict[str, Any]:

@@ -124,12 +124,12 @@ def check(
     """
     try:
         envelope = _parse(content)
-        said = strictjson.loads(envelope.payload)
+        payload = strictjson.loads(envelope.payload)
     except _MalformedError as error:
         return _malformed(str(error), error.pointer)
     except strictjson.JsonError as error:
         return _malformed(str(error), "/payload")
-    findings = [*_contradictions(said, statement(record, contract_subject, sha256(manifest).hexdigest()))]
+    findings = [*_contradictions(payload, statement(record, contract_subject, sha256(manifest).hexdigest()))]
     made = keys.signers(envelope.payload, PAYLOAD_TYPE, envelope.signatures, trusted)
     for position, (named, by) in enumerate(zip(envelope.names, made, strict=True)):
         if named in trusted and named not in by:
@@ -193,8 +193,8 @@ def _decoded(text: str, where: str) -> bytes:
     return content
 
 
-def _contradictions(said: Any, bundle: Any) -> Iterator[Finding]:
-    differences = _differences(said, bundle, ("payload",))
+def _contradictions(payload: Any, bundle: Any) -> Iterator[Finding]:
+    differences = _differences(payload, bundle, ("payload",))
     for number, difference in enumerate(differences):
         if number == _MOST_DIFFERENCES:
             yield finding(Code.FORGED, Detail.MORE_STATED, ATTESTATION)
@@ -210,23 +210,23 @@ def _forged(detail: Detail, *steps: str | int, **fields: Any) -> Finding:
     return finding(Code.FORGED, detail, ATTESTATION, pointer(*steps), **fields)
 
 
-def _differences(said: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
-    if isinstance(said, dict) and isinstance(bundle, dict):
-        for name in sorted({*said, *bundle}):
+def _differences(payload: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
+    if isinstance(payload, dict) and isinstance(bundle, dict):
+        for name in sorted({*payload, *bundle}):
             if name not in bundle:
                 yield _forged(Detail.STATES_TOO_MUCH, *steps, name, name=name[:80])
-            elif name not in said:
+            elif name not in payload:
                 yield _forged(Detail.STATES_TOO_LITTLE, *steps, name, name=name)
             else:
-                yield from _differences(said[name], bundle[name], (*steps, name))
-    elif isinstance(said, list) and isinstance(bundle, list):
-        if len(said) != len(bundle):
-            yield _forged(Detail.OTHER_LENGTH, *steps, found=len(said), expected=len(bundle))
-        for position, (one, other) in enumerate(zip(said, bundle, strict=False)):
+                yield from _differences(payload[name], bundle[name], (*steps, name))
+    elif isinstance(payload, list) and isinstance(bundle, list):
+        if len(payload) != len(bundle):
+            yield _forged(Detail.OTHER_LENGTH, *steps, found=len(payload), expected=len(bundle))
+        for position, (one, other) in enumerate(zip(payload, bundle, strict=False)):
             yield from _differences(one, other, (*steps, position))
-    elif type(said) is not type(bundle) or said != bundle:
+    elif type(payload) is not type(bundle) or payload != bundle:
         yield _forged(
-            Detail.OTHER_STATEMENT, *steps, found=cut(json.dumps(said), 120), expected=cut(json.dumps(bundle), 120)
+            Detail.OTHER_STATEMENT, *steps, found=cut(json.dumps(payload), 120), expected=cut(json.dumps(bundle), 120)
         )
 
 
@@ -302,7 +302,7 @@ def _configuration(record: Record) -> Iterator[dict[str, Any]]:
             "subject": [record.subject],
             "mutants": [mutant.subject for mutant in record.mutants],
         }
-        here = {role: sorted({one for one in points if _lies_in(one, name)}) for role, points in roles.items()}
+        here = {role: sorted({point for point in points if _lies_in(point, name)}) for role, points in roles.items()}
         annotations = {role: points for role, points in here.items() if points}
         yield {"name": name, "digest": {"sha256": digest}, **({"annotations": annotations} if annotations else {})}
     if "sha256" in record.harness:

@@ -149,7 +149,7 @@ def signers(
     from securesystemslib.signer import Signature
 
     content = Envelope(payload, payload_type, {}).pae()
-    found: list[frozenset[str]] = []
+    signers_by_envelope: list[frozenset[str]] = []
     for signature in signatures:
         made: set[str] = set()
         for identifier, key in trusted.items():
@@ -158,8 +158,8 @@ def signers(
             except Error:  # the nearest common base of the kinds of failure
                 continue
             made.add(identifier)
-        found.append(frozenset(made))
-    return found
+        signers_by_envelope.append(frozenset(made))
+    return signers_by_envelope
 
 
 _FORM = "make one with `harness keygen FILE`, or convert it with `openssl pkey`"

@@ -40,21 +40,21 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
         raise KeyRefused(f"it is unsound: {known.findings[0]}; `harness verify` says more")
     try:
         # Another process verified the bundle. Make sure that these are still the same files.
-        found = Bundle(bundle)
-        sealed = found.content(MANIFEST)
+        opened = Bundle(bundle)
+        sealed = opened.content(MANIFEST)
         if sha256(sealed).hexdigest() != known.manifest:
             raise KeyRefused(_CHANGED)
         for name in (RECORD, CONTRACT):
-            if found.digest(name) != found.manifest[name]:
+            if opened.digest(name) != opened.manifest[name]:
                 raise KeyRefused(_CHANGED)
-        record, subject = found.record, found.contract.subject
+        record, subject = opened.record, opened.contract.subject
     except BundleError as error:
         raise KeyRefused(_CHANGED) from error
     with locked(Beneath(bundle), fcntl.LOCK_EX):  # of two processes that add signatures at a time, one would be lost
         earlier = Bundle(bundle).attestation
         if earlier is not None:
-            said = attestation.check(earlier, record, subject, sealed, {}).findings
-            if any(finding.code.severity is Severity.UNSOUND for finding in said):
+            problems = attestation.check(earlier, record, subject, sealed, {}).findings
+            if any(finding.code.severity is Severity.UNSOUND for finding in problems):
                 raise KeyRefused(_CHANGED)
         _put(attestation.attest(record, subject, sealed, signer, earlier), bundle)
 

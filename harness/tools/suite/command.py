@@ -27,7 +27,7 @@ from harness.evidence.verified import verify
 from harness.report.terminal.printing import tell
 from harness.tools.laid_out import laid_out
 from harness.tools.one_claim import claim_options, performed, project_here, request_of
-from harness.tools.suite.contract import LISTS, Asked, contract_of, faults_of
+from harness.tools.suite.contract import LISTS, SuiteSettings, choose_faults, contract_of
 from harness.tools.suite.falsifier import EXECUTED, MUTANTS
 from harness.tools.suite.ledger import Ledger, lines_of
 from harness.tools.suite.session import of_project
@@ -99,29 +99,29 @@ def command(
     request = request_of(given)
     if contract_file is not None:
         contract = project.load(contract_file)
-        request = replace(request, contracts=[contract], parameters=_more(contract, options))
+        request = replace(request, contracts=[contract], parameters=_extra_parameters(contract, options))
         return performed(given, project, request, _found)
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
-        code = _inside(project.root, mutate) if mutate else []
-        asked = _asked(project, paths, options, rounds, against, place)
-        asked = replace(
-            asked, mutate=code, budget_seconds=budget, workers=request.jobs or 1, most_survivors=most_survivors
+        code = _relative_paths(project.root, mutate) if mutate else []
+        settings = _settings(project, paths, options, rounds, against, place)
+        settings = replace(
+            settings, mutate=code, budget_seconds=budget, workers=request.jobs or 1, most_survivors=most_survivors
         )
         if write is not None:
-            return _written(write, asked, project)
-        return performed(given, project, replace(request, contracts=[_contract(asked, project, place)]), _found)
+            return _write_contract(write, settings, project)
+        return performed(given, project, replace(request, contracts=[_contract(settings, project, place)]), _found)
 
 
-def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
+def _relative_paths(root: Path, paths: tuple[Path, ...]) -> list[str]:
     """Return the paths of code from the root."""
     if find_spec("cosmic_ray") is None:
         raise click.ClickException(missing())
-    found = [path.absolute() for path in paths]
-    for path in found:
+    absolute = [path.absolute() for path in paths]
+    for path in absolute:
         if not path.is_relative_to(root):
             raise click.BadParameter(f"{path} is not below {root}", param_hint="--mutate")
-    return [path.relative_to(root).as_posix() for path in found]
+    return [path.relative_to(root).as_posix() for path in absolute]
 
 
 def _found(bundle: Path) -> Iterator[str]:
@@ -132,12 +132,12 @@ def _found(bundle: Path) -> Iterator[str]:
 
 def _entries(bundle: Path) -> Iterator[str]:
     """Yield the entries of each list that has to be empty and is not."""
-    for name, found in Bundle(bundle).observation.measurements.items():
-        if name in LISTS and found:
+    for name, entries in Bundle(bundle).observation.measurements.items():
+        if name in LISTS and entries:
             yield f"{name}:"
-            yield from (f"  {entry}" for entry in found[:_SHOWN])
-            if len(found) > _SHOWN:
-                yield f"  and {len(found) - _SHOWN} more, in {bundle / 'observation.json'}"
+            yield from (f"  {entry}" for entry in entries[:_SHOWN])
+            if len(entries) > _SHOWN:
+                yield f"  and {len(entries) - _SHOWN} more, in {bundle / 'observation.json'}"
 
 
 def _survivors(bundle: Path) -> Iterator[str]:
@@ -150,23 +150,23 @@ def _survivors(bundle: Path) -> Iterator[str]:
         yield from lines
 
 
-def _more(contract: Contract, options: list[str]) -> dict[str, Any]:
+def _extra_parameters(contract: Contract, options: list[str]) -> dict[str, Any]:
     profile = contract.profiles.get("full") or contract.profiles["reduced"]
     if "paths" not in profile.parameters or "options" not in profile.parameters:
         raise click.BadParameter(f"{contract.id} is not about a suite of tests", param_hint="--contract")
     return {"options": [*profile.parameters["options"], *options]} if options else {}
 
 
-def _asked(
+def _settings(
     project: Project, paths: tuple[str, ...], options: list[str], rounds: int, against: Path | None, folder: Path
-) -> Asked:
+) -> SuiteSettings:
     """Return what the suite is asked: to execute what an earlier run did, or its own first run."""
     name = f"F-TESTS-{_name(project.root)}-001"
     if against is None:
         tell(f"first run of {' '.join(paths)}, for comparison", err=True)
         reference = _first_run(paths, options, folder)
-        return Asked(name, paths, options, rounds, tuple(lines_of(reference)), checks=False)
-    bundle = _earlier(against, name)
+        return SuiteSettings(name, paths, options, rounds, tuple(lines_of(reference)), checks=False)
+    bundle = _earlier_bundle(against, name)
     earlier = {**bundle.contract.profiles[bundle.record.profile].parameters, **bundle.record.overrides}
     before = tuple(earlier.get("paths", ()))
     if paths and paths != before:
@@ -176,7 +176,7 @@ def _asked(
     except OSError as error:
         raise _refused(f"{bundle.path} does not say what ran: {error.strerror}") from error
     options = [*earlier["options"], *options]
-    return Asked(bundle.record.id, before, options, rounds, kept, source=f"bundle {bundle.path.name}")
+    return SuiteSettings(bundle.record.id, before, options, rounds, kept, source=f"bundle {bundle.path.name}")
 
 
 def _name(root: Path) -> str:
@@ -195,35 +195,39 @@ def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledg
         raise click.ClickException(str(error)) from error
 
 
-def _earlier(path: Path, name: str) -> Bundle:
+def _earlier_bundle(path: Path, name: str) -> Bundle:
     """Return the bundle, or the newest PASS of this claim at or below the folder."""
     passed = [Bundle(one.path) for one in verify(path) if one.sound and one.verdict is Verdict.PASS]
-    found = [one for one in passed if one.record.id == name or os.path.realpath(one.path) == os.path.realpath(path)]
-    if not found:
+    candidates = [
+        one for one in passed if one.record.id == name or os.path.realpath(one.path) == os.path.realpath(path)
+    ]
+    if not candidates:
         raise _refused(f"{path} has no sound bundle of {name} with the verdict PASS")
-    return max(found, key=lambda one: one.record.started)
+    return max(candidates, key=lambda candidate: candidate.record.started)
 
 
 def _refused(text: str) -> click.BadParameter:
     return click.BadParameter(text, param_hint="--against")
 
 
-def _contract(asked: Asked, project: Project, folder: Path) -> Contract:
-    planted = faults_of(asked.tests, project.root)
+def _contract(settings: SuiteSettings, project: Project, folder: Path) -> Contract:
+    planted = choose_faults(settings.tests, project.root)
     if not planted:
-        raise click.ClickException(f"no test at {' '.join(asked.paths)} passes and asserts anything; nothing to judge")
-    file = folder / asked.name / CONTRACT
+        raise click.ClickException(
+            f"no test at {' '.join(settings.paths)} passes and asserts anything; nothing to judge"
+        )
+    file = folder / settings.name / CONTRACT
     file.parent.mkdir()
-    file.write_text(strictjson.dumps(contract_of(asked, planted)), encoding="utf-8")
+    file.write_text(strictjson.dumps(contract_of(settings, planted)), encoding="utf-8")
     return project.load(file)
 
 
-def _written(file: Path, asked: Asked, project: Project) -> ExitStatus:
+def _write_contract(file: Path, settings: SuiteSettings, project: Project) -> ExitStatus:
     """Write a contract that states the cells and the assertions of the first run."""
     if file.name != CONTRACT:
         raise click.BadParameter(f"name the file ID/{CONTRACT}, not {file.name}", param_hint="--write")
     file.parent.mkdir(parents=True, exist_ok=True)
-    stated = replace(asked, name=claim_of(file), exactly=True, checks=True)
-    file.write_text(laid_out(contract_of(stated, faults_of(asked.tests, project.root))), encoding="utf-8")
+    stated = replace(settings, name=claim_of(file), exactly=True, checks=True)
+    file.write_text(laid_out(contract_of(stated, choose_faults(settings.tests, project.root))), encoding="utf-8")
     tell(f"wrote {file}; harness falsify-tests --contract {file} compares with it")
     return ExitStatus.PASS

@@ -13,7 +13,7 @@ from harness.base.strictjson import JsonObject
 from harness.tools.suite import weakened
 from harness.tools.suite.ledger import stated
 
-__all__ = ["LISTS", "Asked", "contract_of", "faults_of"]
+__all__ = ["LISTS", "SuiteSettings", "choose_faults", "contract_of"]
 
 _TEMPLATE: Final = strictjson.loads(files("harness.tools.suite").joinpath("contract.template.json").read_bytes())
 """What the contracts of all suites have in common."""
@@ -21,12 +21,12 @@ LISTS: Final = frozenset(
     name for name, schema in _TEMPLATE["observation"]["properties"].items() if schema.get("maxItems") == 0
 )
 """The measurements that list what refutes a suite."""
-_OF_MUTANTS: Final = ("mutants_", "surviv", "replacements", "unnoticed_")
+_MUTANT_PREFIXES: Final = ("mutants_", "surviv", "replacements", "unnoticed_")
 """The prefixes of the measurements that only --mutate takes."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class SuiteSettings:
     """The options of one run of `harness falsify-tests`."""
 
     name: str
@@ -53,44 +53,50 @@ class Asked:
     """The largest share of them that may survive; None for any."""
 
 
-def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
+def contract_of(settings: SuiteSettings, planted: Mapping[str, str]) -> dict[str, Any]:
     """Return a contract for a suite.
 
     Args:
-        planted: a test for each kind of defect, as `faults_of` chooses them.
+        planted: a test for each kind of defect, as `choose_faults` chooses them.
     """
     parameters: JsonObject = {
-        "paths": [*asked.paths], "options": [*asked.options], "exactly": asked.exactly, "checks": asked.checks,
-        "rounds": asked.rounds, "fault": None, "fault_function": None, "tests": [*asked.tests],
+        "paths": [*settings.paths], "options": [*settings.options], "exactly": settings.exactly,
+        "checks": settings.checks,
+        "rounds": settings.rounds, "fault": None, "fault_function": None, "tests": [*settings.tests],
     }  # fmt: skip
-    if asked.mutate:
-        code = {"mutate": [*asked.mutate], "budget_seconds": asked.budget_seconds, "workers": asked.workers}
+    if settings.mutate:
+        code = {"mutate": [*settings.mutate], "budget_seconds": settings.budget_seconds, "workers": settings.workers}
         parameters = {**parameters, **code, "most_mutants": None}
     return {
         **_TEMPLATE,
-        "id": asked.name,
-        "title": f"The tests at {' '.join(asked.paths)} test what they did"[:120],
+        "id": settings.name,
+        "title": f"The tests at {' '.join(settings.paths)} test what they did"[:120],
         "profiles": {
             "full": {
-                "requires": {"device": "any", "modules": ["pytest", *(["cosmic_ray"] if asked.mutate else [])]},
+                "requires": {"device": "any", "modules": ["pytest", *(["cosmic_ray"] if settings.mutate else [])]},
                 "parameters": parameters,
-                "limits": {"seconds": asked.seconds + 2 * asked.budget_seconds * bool(asked.mutate)},
+                "limits": {"seconds": settings.seconds + 2 * settings.budget_seconds * bool(settings.mutate)},
             }
         },
-        "observation": _observation(asked),
-        "mutants": [*(_mutant(kind, function, asked) for kind, function in planted.items()), *_hidden(asked)],
-        "sources": [{"uri": asked.source, "locator": " ".join(asked.paths)}],
+        "observation": _observation(settings),
+        "mutants": [
+            *(_mutant(kind, function, settings) for kind, function in planted.items()),
+            *_hidden_failures(settings),
+        ],
+        "sources": [{"uri": settings.source, "locator": " ".join(settings.paths)}],
     }
 
 
-def faults_of(tests: Sequence[str], root: Path) -> Mapping[str, str]:
+def choose_faults(tests: Sequence[str], root: Path) -> Mapping[str, str]:
     """Return a test for each kind of defect: of those in which it can be planted, one with the most assertions."""
     expected = stated(tests, exactly=True)
     ranked = sorted((-min(places for places, _ in one.cells.values()), name) for name, one in expected.items())
     asserting = [name for places, name in ranked if places]
-    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.FAULTS}
-    found[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
-    return {kind: name for kind, name in found.items() if name is not None}
+    tests_by_kind = {
+        kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.FAULTS
+    }
+    tests_by_kind[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
+    return {kind: name for kind, name in tests_by_kind.items() if name is not None}
 
 
 def _fits(kind: str, function: str, root: Path) -> bool:
@@ -101,24 +107,24 @@ def _fits(kind: str, function: str, root: Path) -> bool:
         return False
 
 
-def _observation(asked: Asked) -> dict[str, Any]:
+def _observation(settings: SuiteSettings) -> dict[str, Any]:
     properties = {
         name: schema
         for name, schema in _TEMPLATE["observation"]["properties"].items()
-        if asked.mutate or not name.startswith(_OF_MUTANTS)
+        if settings.mutate or not name.startswith(_MUTANT_PREFIXES)
     }
     example = {name: {"array": [], "integer": 1, "number": 0.0}[schema["type"]] for name, schema in properties.items()}
-    if asked.most_survivors is not None:
-        limit = {"maximum": asked.most_survivors, "x-source": "what the suite is held to"}
+    if settings.most_survivors is not None:
+        limit = {"maximum": settings.most_survivors, "x-source": "what the suite is held to"}
         properties["survived_share"] = {**properties["survived_share"], **limit}
     return {"type": "object", "properties": properties, "examples": [example]}
 
 
-def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
+def _mutant(kind: str, function: str, settings: SuiteSettings) -> dict[str, Any]:
     changed: dict[str, Any] = {"rounds": int(kind == "failures-caught")}
-    if asked.mutate:
+    if settings.mutate:
         changed["mutate"] = []
-    lines = [line for line in asked.tests if line.startswith(f"{function}: ")]
+    lines = [line for line in settings.tests if line.startswith(f"{function}: ")]
     return {
         "id": kind,
         "subject": "harness.tools.suite.session:of_project",
@@ -128,9 +134,9 @@ def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _hidden(asked: Asked) -> list[dict[str, Any]]:
+def _hidden_failures(settings: SuiteSettings) -> list[dict[str, Any]]:
     """Return the mutant suite that kills no mutant of the code, if the contract limits the share of survivors."""
-    if asked.most_survivors is None:
+    if settings.most_survivors is None:
         return []
     fault = weakened.FAULTS[weakened.HIDDEN]
     return [

@@ -37,19 +37,23 @@ def suite_of_copy(suite: Suite, copy: Path, modules: Sequence[str], workspace: P
     Raises:
         NotMeasured: a module is a link to somewhere else, which must not be changed.
     """
-    for one in modules:
-        if not Path(os.path.realpath(copy / one)).is_relative_to(os.path.realpath(copy)):
-            raise NotMeasured(f"{one} is a link out of {suite.root}; only a copy is mutated")
+    for module in modules:
+        if not Path(os.path.realpath(copy / module)).is_relative_to(os.path.realpath(copy)):
+            raise NotMeasured(f"{module} is a link out of {suite.root}; only a copy is mutated")
     return suite.copied(copy, _import_roots(suite.root, modules), workspace)
 
 
 def _import_roots(root: Path, modules: Iterable[str]) -> list[Path]:
     """Return the folders from which modules are imported: those that hold no `__init__.py`."""
-    found = dict.fromkeys((root / module).parent for module in modules)
+    folders = dict.fromkeys((root / module).parent for module in modules)
     return list(
         dict.fromkeys(
-            next(one for one in (folder, *folder.parents) if one == root or not (one / "__init__.py").exists())
-            for folder in found
+            next(
+                parent
+                for parent in (folder, *folder.parents)
+                if parent == root or not (parent / "__init__.py").exists()
+            )
+            for folder in folders
         )
     )
 
@@ -74,8 +78,8 @@ def reaching(tree: Path, module: str, line: int, lines: Mapping[str, frozenset[s
         lines: those of each test, as `Ledger.lines` has them.
     """
     places = {f"{module}:{number}" for number in _statement(_parsed(tree / module), line)}
-    found = [test for test in tests if not places.isdisjoint(lines.get(test, ()))]
-    return found if places.isdisjoint(lines.get("", ())) else tests
+    reaching_tests = [test for test in tests if not places.isdisjoint(lines.get(test, ()))]
+    return reaching_tests if places.isdisjoint(lines.get("", ())) else tests
 
 
 @functools.lru_cache(maxsize=64)
@@ -85,7 +89,7 @@ def _parsed(file: Path) -> ast.Module:
 
 def _statement(tree: ast.Module, line: int) -> range:
     """Return the lines of the innermost statement at a line; of a block, those until its body begins."""
-    found = range(line, line + 1)
+    lines = range(line, line + 1)
     size = float("inf")
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
@@ -94,5 +98,5 @@ def _statement(tree: ast.Module, line: int) -> range:
             if begin <= line <= last and last - begin < size:
                 size = last - begin
                 inner = [one.lineno for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node]
-                found = range(begin, min(inner, default=last) + 1)
-    return found
+                lines = range(begin, min(inner, default=last) + 1)
+    return lines

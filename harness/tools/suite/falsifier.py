@@ -56,17 +56,17 @@ def falsify(trial: Trial[Suite]) -> None:
             workers=given["workers"],
             workspace=trial.workspace / "mutants",
         )
-        told = [f"{one.fate}: {one.place}\n" for one in score.mutants]
-        told += [f"\n{one.place}\n{one.diff}\n" for one in score.survivors()]
+        report_lines = [f"{mutant.fate}: {mutant.place}\n" for mutant in score.mutants]
+        report_lines += [f"\n{survivor.place}\n{survivor.diff}\n" for survivor in score.survivors()]
         unnoticed, replacements = try_results(suite, given["mutate"], workspace=trial.workspace / "results")
-        told += ["\n", *(f"unnoticed: {one}\n" for one in unnoticed)]
-        (trial.artifacts / MUTANTS).write_text("".join(told), encoding="utf-8")
+        report_lines += ["\n", *(f"unnoticed: {one}\n" for one in unnoticed)]
+        (trial.artifacts / MUTANTS).write_text("".join(report_lines), encoding="utf-8")
         trial.measure(**score.measurements(), replacements=replacements, unnoticed_results=unnoticed[:LONGEST])
     trial.resolve(device=trial.device.partition(":")[0])
 
 
 def _keep(file: Path, lines: Iterable[str]) -> None:
-    file.write_text("".join(one.replace("\n", " ") + "\n" for one in lines), encoding="utf-8")
+    file.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
 
 def deaf_tests(suite: Suite, ledger: Ledger, rounds: int, seed: int) -> dict[str, object]:

@@ -108,14 +108,14 @@ class Ledger:
         lines_of_tests: dict[str, frozenset[str]] = {}
         has_ended, imported = False, ()
         for line in lines:
-            told = strictjson.loads(line)
-            match told:
+            entry = strictjson.loads(line)
+            match entry:
                 case {"collected": identifier}:
-                    named[identifier] = told
+                    named[identifier] = entry
                 case {"deselected": identifier}:
                     outcomes.setdefault(identifier, {"outcome": DESELECTED})
                 case {"test": identifier}:
-                    outcomes[identifier] = told
+                    outcomes[identifier] = entry
                 case {"file": name, "outcome": "skipped", "reason": reason}:
                     files[name] = reason
                 case {"file": name, "reason": reason}:
@@ -123,17 +123,17 @@ class Ledger:
                 case {"called": identifier, "lines": executed}:
                     lines_of_tests[identifier] = frozenset(executed)
                 case {"end": _}:
-                    has_ended, imported = True, tuple(told["files"])
-                    lines_of_tests[""] = frozenset(told.get("lines", ()))
+                    has_ended, imported = True, tuple(entry["files"])
+                    lines_of_tests[""] = frozenset(entry.get("lines", ()))
         if not has_ended:
             broken.append("the session of pytest did not end in order")
         functions: dict[str, dict[str, Cell]] = defaultdict(dict)
-        for identifier, told in named.items():
-            cells = functions[told["function"]]
-            text = _cell_text(told["cell"])
+        for identifier, entry in named.items():
+            cells = functions[entry["function"]]
+            text = _cell_text(entry["cell"])
             if text in cells:  # equal values under several ids
-                text = f"{text} #{sum(one.partition(' #')[0] == text for one in cells) + 1}"
-            cells[text] = _cell(identifier, told, outcomes.get(identifier, {"outcome": NOT_RUN}))
+                text = f"{text} #{sum(cell.partition(' #')[0] == text for cell in cells) + 1}"
+            cells[text] = _cell(identifier, entry, outcomes.get(identifier, {"outcome": NOT_RUN}))
         return cls(functions, tuple(broken), files, imported, lines_of_tests, status)
 
     def cells(self, outcome: str | None = None) -> Iterator[tuple[str, str, Cell]]:
@@ -158,49 +158,49 @@ class Ledger:
 
     def against(self, expected: Mapping[str, Expected]) -> Difference:
         """Return what this run lacks of what is expected."""
-        found = Difference()
+        difference = Difference()
         for name, wanted in expected.items():
             cells = self.functions.get(name, {})
             for text, (places, held) in wanted.cells.items():
-                self._compare(found, f"{name} [{text}]" if text else name, cells.get(text), places, held, name)
+                self._compare(difference, f"{name} [{text}]" if text else name, cells.get(text), places, held, name)
             if wanted.exactly:
-                found.unexpected += [
+                difference.unexpected += [
                     f"{name} [{text}]"
                     for text, one in cells.items()
                     if text not in wanted.cells and one.outcome == PASSED
                 ]
-        return found
+        return difference
 
-    def _compare(self, found: Difference, what: str, cell: Cell | None, places: int, held: int, name: str) -> None:
+    def _compare(self, difference: Difference, what: str, cell: Cell | None, places: int, held: int, name: str) -> None:
         if cell is None:
             file = name.partition("::")[0]
             if file in self.skipped_files:
-                found.skipped.append(f"{what}: the whole file, {self.skipped_files[file]}")
+                difference.skipped.append(f"{what}: the whole file, {self.skipped_files[file]}")
             else:
-                found.missing.append(what)
+                difference.missing.append(what)
         elif cell.outcome == "skipped":
-            found.skipped.append(f"{what}: {cell.reason}")
+            difference.skipped.append(f"{what}: {cell.reason}")
         elif cell.outcome == "xfailed":
-            found.expected_to_fail.append(f"{what}: {cell.reason}")
+            difference.expected_to_fail.append(f"{what}: {cell.reason}")
         elif cell.outcome in (DESELECTED, NOT_RUN):
-            found.deselected.append(f"{what}: {cell.outcome}")
+            difference.deselected.append(f"{what}: {cell.outcome}")
         elif cell.outcome == PASSED:  # `failed` lists those that failed
             if cell.places < places:
-                found.fewer_assertions.append(f"{what}: {cell.places} of {places}")
+                difference.fewer_assertions.append(f"{what}: {cell.places} of {places}")
             elif cell.held < held:
-                found.fewer_checks.append(f"{what}: {cell.held} of {held}")
+                difference.fewer_checks.append(f"{what}: {cell.held} of {held}")
 
 
-def _cell(identifier: str, told: JsonObject, ended: JsonObject) -> Cell:
+def _cell(identifier: str, entry: JsonObject, ended: JsonObject) -> Cell:
     held: Mapping[str, int] = ended.get("held", {})
-    is_alone = not told["python"] and ended["outcome"] == PASSED  # a doctest, say, asserts by itself
+    is_alone = not entry["python"] and ended["outcome"] == PASSED  # a doctest, say, asserts by itself
     return Cell(
         outcome=ended["outcome"],
         places=len(held) or int(is_alone),
-        held=len(held) if told["drawn"] else sum(held.values()) or int(is_alone),
+        held=len(held) if entry["drawn"] else sum(held.values()) or int(is_alone),
         reason=ended.get("reason", ""),
         identifier=identifier,
-        values=told["cell"],
+        values=entry["cell"],
         forcible=tuple(held),
     )
 
@@ -227,7 +227,7 @@ def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
     Raises:
         ValueError: a line has another form; the text says which.
     """
-    found: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    cells_by_function: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for line in lines:
         function, _, rest = line.partition(": ")
         head, is_cell, cell = rest.partition(_CELL)
@@ -238,8 +238,8 @@ def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
         values = {axis["name"]: axis["values"].split(", ") for axis in axes if axis is not None}
         grid = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
         cells = [cell] if is_cell else [_cell_text(one) for one in grid]
-        found[function] |= dict.fromkeys(cells, (int(counts["places"]), int(counts["held"] or 0)))
-    return {name: Expected(cells, exactly) for name, cells in found.items()}
+        cells_by_function[function] |= dict.fromkeys(cells, (int(counts["places"]), int(counts["held"] or 0)))
+    return {name: Expected(cells, exactly) for name, cells in cells_by_function.items()}
 
 
 def lines_of(ledger: Ledger) -> Iterator[str]:
@@ -249,11 +249,11 @@ def lines_of(ledger: Ledger) -> Iterator[str]:
         for text, cell in cells.items():
             if cell.outcome == PASSED:
                 alike[cell.places, cell.held][text] = cell
-        for (places, held), some in alike.items():
-            axes = _axes(some)
+        for (places, held), alike_cells in alike.items():
+            axes = _axes(alike_cells)
             head = f"{name}: {places} assertion{'s' * (places != 1)}, {held} check{'s' * (held != 1)}"
             if axes is None:
-                yield from (f"{head}{_CELL}{text}" for text in some)
+                yield from (f"{head}{_CELL}{text}" for text in alike_cells)
             else:
                 yield "; ".join([head, *(f"{axis} in {', '.join(values)}" for axis, values in axes.items())])
 
@@ -262,6 +262,6 @@ def _axes(cells: Mapping[str, Cell]) -> dict[str, list[str]] | None:
     """Return the values of each parameter if their product are these cells, and nothing in them splits a line."""
     values = [cell.values for cell in cells.values()]
     axes = {name: list(dict.fromkeys(one[name] for one in values)) for name in values[0]}
-    is_plain = not any(sign in value for some in axes.values() for value in some for sign in (", ", "; "))
+    is_plain = not any(sign in value for axis_values in axes.values() for value in axis_values for sign in (", ", "; "))
     is_grid = {_cell_text(one) for one in values} == cells.keys() and math.prod(map(len, axes.values())) == len(cells)
     return axes if is_plain and is_grid and all(" " not in name for name in axes) else None

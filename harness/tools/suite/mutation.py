@@ -1,7 +1,7 @@
 """Mutants of code under test: Cosmic Ray's, one place changed in each, tried in copies of the tree side by side.
 
     items = ordered(planned(tree, ["src/package"]), seed=0)
-    for item, result in Copies(folders, make, end).each(items, lambda copy, item: attempt(copy, item, command, limit)):
+    for item, result in Copies(folders, end).each(items, lambda copy, item: attempt(copy, item, command, limit)):
         print(fate(result), place(item), *change(result))
 
 It needs the extra `mutation`.
@@ -50,10 +50,10 @@ def planned(tree: Path, paths: Iterable[str]) -> list[WorkItem]:
     items = _Items()
     init(modules, items, {})
     return [
-        WorkItem(item.job_id, [attrs.evolve(one, module_path=one.module_path.relative_to(tree))])
+        WorkItem(item.job_id, [attrs.evolve(mutation, module_path=mutation.module_path.relative_to(tree))])
         for item in items
-        for one in item.mutations
-        if not _is_annotation(one)
+        for mutation in item.mutations
+        if not _is_annotation(mutation)
     ]
 
 
@@ -66,15 +66,13 @@ def ordered(items: Iterable[WorkItem], seed: int) -> list[WorkItem]:
 class Copies:
     """Copies of a tree, each used by one thread at a time."""
 
-    def __init__(self, copies: Sequence[Path], make: Callable[[Path], None], end: float) -> None:
+    def __init__(self, copies: Sequence[Path], end: float) -> None:
         """Args:
-        make: makes or renews a copy.
         end: the time by `time.monotonic` after which nothing is begun.
         """
         self._count, self._end = len(copies), end
         self._free: SimpleQueue[Path] = SimpleQueue()
         for copy in copies:
-            make(copy)
             self._free.put(copy)
 
     def each(self, things: Sequence[T], task: Callable[[Path, T], R]) -> Iterator[tuple[T, R]]:
@@ -127,8 +125,8 @@ def change(result: WorkResult) -> tuple[str, str]:
 
 
 def _order(mutation: MutationSpec, seed: int) -> bytes:
-    told = f"{seed} {mutation.module_path} {mutation.operator_name} {mutation.operator_args} {mutation.occurrence}"
-    return hashlib.sha256(told.encode()).digest()
+    text = f"{seed} {mutation.module_path} {mutation.operator_name} {mutation.operator_args} {mutation.occurrence}"
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _is_annotation(mutation: MutationSpec) -> bool:

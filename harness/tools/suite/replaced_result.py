@@ -32,17 +32,17 @@ def replaced(name: str, result: Any) -> Any:
     Raises:
         TypeError: nothing in the result can be replaced so.
     """
-    found = _within(REPLACEMENTS[name], result)
-    if found is result:
+    replacement = _within(REPLACEMENTS[name], result)
+    if replacement is result:
         raise TypeError(f"the result has no {name}")
-    return found
+    return replacement
 
 
 def _within(change: Callable[[Any], Any], value: Any) -> Any:
     if type(value) in (tuple, list):
-        found = [_within(change, one) for one in value]
-        is_same = all(one is other for one, other in zip(found, value, strict=True))
-        return value if is_same else type(value)(found)
+        items = [_within(change, one) for one in value]
+        is_same = all(one is other for one, other in zip(items, value, strict=True))
+        return value if is_same else type(value)(items)
     is_floating = isinstance(value, float) or "float" in str(getattr(value, "dtype", ""))
     return change(value) if is_floating else value
 

@@ -104,8 +104,8 @@ class Suite:
             path = Path(text)
             return str(copy / path.relative_to(self.root)) if path.is_relative_to(self.root) else text
 
-        given = self._environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        search = [*map(str, imported), *filter(None, given.split(os.pathsep))]
+        inherited = self._environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        search = [*map(str, imported), *filter(None, inherited.split(os.pathsep))]
         environment = {**self._environment, "PYTHONPATH": os.pathsep.join(map(moved, search))}
         return Suite(copy, [*map(moved, self._arguments)], workspace, environment, self._fault)
 
@@ -117,8 +117,8 @@ class Suite:
         place = self._workspace / f"session-{self._sessions}"
         place.mkdir(parents=True)
         ledger = place / "ledger.jsonl"
-        told = {**settings, "fault": self._fault, "ledger": str(ledger)}
-        (place / "settings.json").write_text(json.dumps(told), encoding="utf-8")
+        document = {**settings, "fault": self._fault, "ledger": str(ledger)}
+        (place / "settings.json").write_text(json.dumps(document), encoding="utf-8")
         ledger.touch()
         variables = _environment({**self._environment, SETTINGS: str(place / "settings.json")})
         loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ | variables
@@ -163,8 +163,8 @@ def of_project(setting: Setting) -> Suite:
 
 def _environment(further: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a suite gets beside those of this process. Compiled modules are not kept."""
-    found = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **further}
+    variables = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **further}
     if str(_HARNESS) != sysconfig.get_path("purelib"):
-        given = found.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [given, str(_HARNESS)]))
-    return found
+        inherited = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(_HARNESS)]))
+    return variables

@@ -28,7 +28,7 @@ from harness.tools.suite.session import Suite
 if TYPE_CHECKING:
     from cosmic_ray.work_item import WorkItem
 
-__all__ = ["Score", "Tried", "missing", "try_mutants"]
+__all__ = ["MutantResult", "Score", "missing", "try_mutants"]
 
 NOT_REACHED: Final = "not reached"
 NOT_TRIED: Final = "not tried"
@@ -36,7 +36,7 @@ NOT_TRIED: Final = "not tried"
 
 @final
 @dataclass(frozen=True)
-class Tried:
+class MutantResult:
     """A mutant with its fate."""
 
     fate: str
@@ -46,7 +46,7 @@ class Tried:
 
     def line(self) -> str:
         """Return the place, the line there, and what it becomes."""
-        changed = [one for one in self.diff.splitlines()[2:] if one.startswith(("-", "+"))]
+        changed = [line for line in self.diff.splitlines()[2:] if line.startswith(("-", "+"))]
         return " | ".join([self.place, *(f"{one[0]} {one[1:].strip()}" for one in changed)])
 
 
@@ -55,11 +55,11 @@ class Tried:
 class Score:
     """The mutants with their fates, in the order of the seed."""
 
-    mutants: tuple[Tried, ...]
+    mutants: tuple[MutantResult, ...]
 
-    def survivors(self) -> list[Tried]:
+    def survivors(self) -> list[MutantResult]:
         """Return those that no test kills."""
-        return [one for one in self.mutants if one.fate == "survived"]
+        return [mutant for mutant in self.mutants if mutant.fate == "survived"]
 
     def measurements(self) -> JsonObject:
         """Return counts by fate, and the share of survivors among the killed and the survivors.
@@ -67,16 +67,16 @@ class Score:
         Raises:
             NotMeasured: no mutant was killed or survived.
         """
-        count = Counter(one.fate for one in self.mutants)
+        count = Counter(mutant.fate for mutant in self.mutants)
         decided = count["killed"] + count["survived"]
         if not decided:
-            told = ", ".join(f"{number} {fate}" for fate, number in count.items())
-            raise NotMeasured(f"no mutant was killed or survived: {told or 'there is none'}")
+            summary = ", ".join(f"{number} {fate}" for fate, number in count.items())
+            raise NotMeasured(f"no mutant was killed or survived: {summary or 'there is none'}")
         names = ("killed", "survived", "timed out", NOT_REACHED, NOT_TRIED)
         return {
             **{f"mutants_{name.replace(' ', '_')}": count[name] for name in names},
             "survived_share": count["survived"] / decided,
-            "survivors": [one.line() for one in self.survivors()][:LONGEST],
+            "survivors": [survivor.line() for survivor in self.survivors()][:LONGEST],
         }
 
 
@@ -118,7 +118,7 @@ def try_mutants(
     tests = passing(suites[copies[0]].run())
     limit = 10 + 5 * (time.monotonic() - begun)
     # A test of memory or time can fail while it is traced; what it executed until then counts.
-    traced = suites[copies[0]].run(traced={str(copies[0] / one): one for one in modules})
+    traced = suites[copies[0]].run(traced={str(copies[0] / module): module for module in modules})
     chosen = {
         item.job_id: reaching(copies[0], str(one.module_path), one.start_pos[0], traced.lines, tests)
         for item in items
@@ -127,20 +127,20 @@ def try_mutants(
     if not any(chosen.values()):
         raise NotMeasured(f"no test executes {', '.join(paths)} in a copy of {suite.root}; is it imported from there?")
 
-    def one(copy: Path, item: WorkItem) -> Tried:
-        for some in (chosen[item.job_id], tests):
-            result = mutation.attempt(copy, item, suites[copy].only(some), limit)
-            found = mutation.fate(result)
-            if found != mutation.SURVIVED or some == tests:
+    def one(copy: Path, item: WorkItem) -> MutantResult:
+        for subset in (chosen[item.job_id], tests):
+            result = mutation.attempt(copy, item, suites[copy].only(subset), limit)
+            fate = mutation.fate(result)
+            if fate != mutation.SURVIVED or subset == tests:
                 break
         diff = (result.diff or "").replace(f"{copy}/", "").partition("\n")[2]
-        return Tried(found or NOT_TRIED, mutation.place(item), diff)
+        return MutantResult(fate or NOT_TRIED, mutation.place(item), diff)
 
-    used = mutation.Copies(copies, lambda copy: None, time.monotonic() + budget)
+    used = mutation.Copies(copies, time.monotonic() + budget)
     reached = [item for item in items if chosen[item.job_id]]
-    tried = {item.job_id: told for item, told in used.each(reached[:most], one)}
+    tried = {item.job_id: outcome for item, outcome in used.each(reached[:most], one)}
     fates = (
-        tried.get(item.job_id, Tried(NOT_TRIED if chosen[item.job_id] else NOT_REACHED, mutation.place(item)))
+        tried.get(item.job_id, MutantResult(NOT_TRIED if chosen[item.job_id] else NOT_REACHED, mutation.place(item)))
         for item in items
     )
     return Score(tuple(fates))

@@ -51,7 +51,7 @@ def try_results(suite: Suite, paths: Sequence[str], *, workspace: Path) -> tuple
     traced = copied.run(traced={str(copy / one): one for one in modules})
     tests = passing(traced)
     unnoticed, tried = [], 0
-    for one in [found for module in modules for found in _returns(copy, module)]:
+    for one in [statement for module in modules for statement in _returns(copy, module)]:
         chosen = reaching(copy, one.module, one.line, traced.lines, tests)
         for name in replaced_result.REPLACEMENTS if chosen else ():
             tried += 1

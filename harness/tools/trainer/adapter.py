@@ -88,26 +88,26 @@ class Outside(ExternalSubject):
         """
         if self.telling is None:
             return {}
-        found: dict[str, Any] = {name: value.lower() for name, value in self.telling.ran.items() if name != "target"}
-        if "device" in found:
-            found["device"] = "cuda" if found["device"].startswith(("cuda", "gpu")) else found["device"]
-        if "dtype" in found:
-            dtype = found["dtype"].removeprefix("torch.")
-            found["dtype"] = _DTYPES.get(dtype, dtype)
+        stated: dict[str, Any] = {name: value.lower() for name, value in self.telling.ran.items() if name != "target"}
+        if "device" in stated:
+            stated["device"] = "cuda" if stated["device"].startswith(("cuda", "gpu")) else stated["device"]
+        if "dtype" in stated:
+            dtype = stated["dtype"].removeprefix("torch.")
+            stated["dtype"] = _DTYPES.get(dtype, dtype)
         if self.telling.made is not None:
-            found["steps"] = self.telling.made
+            stated["steps"] = self.telling.made
         if self.shows_device and self.values["device"] == "cpu":
-            found.setdefault("device", "cpu")  # it sees no GPU
-        if not self.shows_device and found.get("device") == self.values["device"]:
-            found["told_device"] = found.pop("device")
-        asked = self.values.get("steps")
-        if self.telling.begins_at_zero and self.telling.newest + 1 == asked:
-            found.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be the one asked for
-        if found.get("steps") == asked and not self._left_every_step():
-            found.pop("steps", None)
+            stated.setdefault("device", "cpu")  # it sees no GPU
+        if not self.shows_device and stated.get("device") == self.values["device"]:
+            stated["told_device"] = stated.pop("device")
+        requested = self.values.get("steps")
+        if self.telling.begins_at_zero and self.telling.newest + 1 == requested:
+            stated.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be the one asked for
+        if stated.get("steps") == requested and not self._left_every_step():
+            stated.pop("steps", None)
         if (contradiction := self.telling.contradiction) is not None:
-            found["contradiction"] = contradiction
-        return found
+            stated["contradiction"] = contradiction
+        return stated
 
     def _left_every_step(self) -> bool:
         """Whether there is a checkpoint of each step that the output tells of, from this run or its witness."""
@@ -170,7 +170,7 @@ class CommandRun(Outside):
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
         number = next(self.runs)
         self.memory_bytes = command_line.run(
-            self.trainer, self.values, telling, lambda said: self.report(Working(number, said))
+            self.trainer, self.values, telling, lambda line: self.report(Working(number, line))
         )
         if telling.is_unheard:
             directory.read_logs(self.trainer, self.logs(), telling)

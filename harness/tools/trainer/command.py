@@ -52,11 +52,11 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
             if folder is None and log is None:
                 valid = f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches"
                 return {"lines": [valid], "matches": True}
-            found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
+            matches = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
         except NotMeasured as error:
             raise click.ClickException(str(error)) from error
-        return {"lines": list(lines(found)), "matches": not found.problems}
+        return {"lines": list(lines(matches)), "matches": not matches.problems}
 
-    told = document_of(matched, seconds)
-    tell_all(told["lines"])
-    return ExitStatus.PASS if told["matches"] else ExitStatus.FAIL
+    document = document_of(matched, seconds)
+    tell_all(document["lines"])
+    return ExitStatus.PASS if document["matches"] else ExitStatus.FAIL

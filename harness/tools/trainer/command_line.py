@@ -62,7 +62,7 @@ class OutOfMemory(CommandFailed):
 
 
 def run(
-    trainer: Trainer, values: JsonObject, telling: Telling, at_work: Callable[[str], None] = lambda said: None
+    trainer: Trainer, values: JsonObject, telling: Telling, at_work: Callable[[str], None] = lambda line: None
 ) -> int | None:
     """Run the trainer to its end.
 
@@ -122,8 +122,8 @@ def _is_full(output: Path) -> bool:
 
 def _last_words(readers: Sequence[LogReader]) -> str:
     """The last line on stderr, else on stdout. It usually says why the trainer failed."""
-    said = next((reader.last_words for reader in reversed(readers) if reader.last_words), "")
-    return cut(said, _LONGEST_WORDS)
+    line = next((reader.last_words for reader in reversed(readers) if reader.last_words), "")
+    return cut(line, _LONGEST_WORDS)
 
 
 def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> None:
@@ -138,14 +138,14 @@ def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> 
         if -status in _NOT_ITS_OWN:
             raise NotMeasured(f"{trainer.name} was ended by {name} {after}")
         raise CommandFailed(f"{trainer.name} died of {name} {after}{saying}")
-    said = f"{trainer.name} exited with status {status} {after}"
+    text = f"{trainer.name} exited with status {status} {after}"
     if meaning is Exit.MACHINE:
-        raise NotMeasured(f"{said}{saying}: the machine prevented the run")
+        raise NotMeasured(f"{text}{saying}: the machine prevented the run")
     if meaning is Exit.USAGE:
-        raise RequestRefused(f"{said}{saying}: it refused its command line; see {trainer.path}")
+        raise RequestRefused(f"{text}{saying}: it refused its command line; see {trainer.path}")
     if meaning is Exit.OUT_OF_MEMORY or telling.out_of_memory:
-        raise OutOfMemory(f"{said}, out of GPU memory: {telling.out_of_memory or 'it says no more'}")
-    raise CommandFailed(f"{said}{saying}")
+        raise OutOfMemory(f"{text}, out of GPU memory: {telling.out_of_memory or 'it says no more'}")
+    raise CommandFailed(f"{text}{saying}")
 
 
 def _listen(

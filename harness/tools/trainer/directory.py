@@ -23,12 +23,12 @@ _MOST_FILES = 100_000
 
 def checkpoints(trainer: Trainer, values: JsonObject, suffix: str = "") -> dict[int, Path]:
     """The checkpoints by step, in order. With a suffix, the files named like checkpoints with that suffix."""
-    found: dict[int, Path] = {}
+    by_step: dict[int, Path] = {}
     for path in checkpoint_files(trainer, values, suffix):
         match = _step(trainer, path, values, suffix)
         if match is not None and match["step"].isdecimal():
-            found[int(match["step"][:18])] = path
-    return dict(sorted(found.items()))
+            by_step[int(match["step"][:18])] = path
+    return dict(sorted(by_step.items()))
 
 
 def checkpoint_files(trainer: Trainer, values: JsonObject, suffix: str = "") -> list[Path]:
@@ -59,12 +59,12 @@ def _step(trainer: Trainer, path: Path, values: JsonObject, suffix: str) -> Any:
 
 def logs(trainer: Trainer, directory: Path) -> list[Path]:
     """The logs of a finished run, in the order of the trainer's globs and then by name."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for pattern in trainer.logs:
         for path in sorted(directory.glob(pattern)):
             if path.is_file() or tracked_runs.is_tracked(path):
-                found.setdefault(path)
-    return list(found)
+                files.setdefault(path)
+    return list(files)
 
 
 def digest(path: Path) -> str:

@@ -57,18 +57,18 @@ class Matches:
     @property
     def problems(self) -> list[str]:
         """What keeps a claim from being measured, by this file."""
-        found = []
+        problems = []
         if self.logs and not self.events:
-            found.append("no line matches any event")
+            problems.append("no line matches any event")
         elif self.logs and not self.events[EventKind.STEP]:
-            found.append("no line matches a step")
+            problems.append("no line matches a step")
         elif self.logs and (why := self.telling.contradiction or self.telling.unseen):
-            found.append(why)
+            problems.append(why)
         if self.checkpoint_files > len(self.checkpoints):
-            found.append(f"/files/step finds no step in {self.checkpoint_files - len(self.checkpoints)} checkpoints")
+            problems.append(f"/files/step finds no step in {self.checkpoint_files - len(self.checkpoints)} checkpoints")
         if self.export_problem:
-            found.append(self.export_problem)
-        return found
+            problems.append(self.export_problem)
+        return problems
 
 
 def check_log(trainer: Trainer, files: Sequence[Path]) -> Matches:
@@ -77,19 +77,19 @@ def check_log(trainer: Trainer, files: Sequence[Path]) -> Matches:
     Raises:
         NotMeasured: a log cannot be read.
     """
-    found = Matches(Telling(lambda step, values: None, trainer.first_step, trainer.every), logs=list(files))
+    matches = Matches(Telling(lambda step, values: None, trainer.first_step, trainer.every), logs=list(files))
     unmatched: list[str] = []
     for path in files:
         reader = LogReader(trainer.lines)
         for event in chain(directory.events_of(path, reader), reader.end()):
-            found.events[event.kind] += 1
-            found.telling.hear(event)
-        found.unmatched += reader.unmatched
+            matches.events[event.kind] += 1
+            matches.telling.hear(event)
+        matches.unmatched += reader.unmatched
         unmatched += reader.first_unmatched
-    found.telling.end()
-    found.first_unmatched = unmatched[0] if unmatched else ""
-    found.near = _nearest(trainer.lines, unmatched)
-    return found
+    matches.telling.end()
+    matches.first_unmatched = unmatched[0] if unmatched else ""
+    matches.near = _nearest(trainer.lines, unmatched)
+    return matches
 
 
 def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matches:
@@ -101,15 +101,15 @@ def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matc
     Raises:
         NotMeasured: a log cannot be read.
     """
-    found = check_log(trainer, directory.logs(trainer, folder))
+    matches = check_log(trainer, directory.logs(trainer, folder))
     given = {**values, "output": str(folder)}
     if trainer.has_values(trainer.files.checkpoints, given):
-        found.checkpoint_files = len(directory.checkpoint_files(trainer, given))
-        found.checkpoints = list(directory.checkpoints(trainer, given))
+        matches.checkpoint_files = len(directory.checkpoint_files(trainer, given))
+        matches.checkpoints = list(directory.checkpoints(trainer, given))
     if trainer.has_values(trainer.files.export, given):
-        found.export = Path(trainer.filled(trainer.files.export, given))
-        found.export_tensors, found.export_problem = _tensors(found.export, trainer.files.export_prefix)
-    return found
+        matches.export = Path(trainer.filled(trainer.files.export, given))
+        matches.export_tensors, matches.export_problem = _tensors(matches.export, trainer.files.export_prefix)
+    return matches
 
 
 def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
@@ -133,16 +133,16 @@ def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
 
 def _nearest(rules: Sequence[LineRule], lines: Sequence[str]) -> list[Near]:
     """For each rule, the line that matches most of its pattern, if it is enough to be near."""
-    found = []
+    near = []
     for rule in rules:
         if rule.pattern is None:
             continue
         pattern = rule.pattern.pattern
         for end in range(len(pattern) - 1, int(_NEAR * len(pattern)), -1):
             if (line := _matching(pattern[:end], lines)) is not None:
-                found.append(Near(line, rule.kind, pattern, pattern[:end]))
+                near.append(Near(line, rule.kind, pattern, pattern[:end]))
                 break
-    return found
+    return near
 
 
 def _matching(beginning: str, lines: Sequence[str]) -> str | None:

@@ -36,6 +36,6 @@ def compiled(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        message = error.args[0] if error.args else error
+        text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
         raise PatternRefused(f"{expression!r} is not a linear-time regular expression: {text}") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from harness.base import regular_file
+from harness.machine.process_tree import stat_fields
 
 if TYPE_CHECKING:
     import psutil
@@ -85,12 +86,8 @@ class LargestProcess:
 
 def _processor_seconds(pid: int) -> float:
     """The user and system time of a process; 0 if it has ended."""
-    try:
-        with regular_file.opened(Path(f"/proc/{pid}/stat")) as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, LookupError, ValueError):
-        return 0.0
+    fields = stat_fields(pid)
+    return 0.0 if fields is None else (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _waited_for() -> int:

@@ -27,8 +27,8 @@ def weight_paths(place: Path) -> list[Path]:
     for name in _NAMES:
         if (place / name).is_file():
             return [place / name]
-    found = [path for path in place.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
-    return found if len(found) == 1 else []
+    files = [path for path in place.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
+    return files if len(files) == 1 else []
 
 
 def _parts(index: Path) -> list[Path]:

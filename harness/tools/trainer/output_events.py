@@ -77,8 +77,8 @@ class Event:
 
     def whole(self, name: str) -> int | None:
         """A value as a count: a whole number that a double holds exactly, not negative."""
-        found = self.number(name)
-        return int(found) if found is not None and 0 <= found < 2**53 and found == int(found) else None
+        value = self.number(name)
+        return int(value) if value is not None and 0 <= value < 2**53 and value == int(value) else None
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class LineRule:
     def read(self, line: str, document: Any) -> Event | None:
         """The event of a line by this rule, or None. `document` is the line as JSON, if it is JSON."""
         if self.keys is not None:
-            found = {name: _at(document, path) for name, path in self.keys.items()}
-            if any(value is _ABSENT or (value is None and name not in _LOSSES) for name, value in found.items()):
+            members = {name: _at(document, path) for name, path in self.keys.items()}
+            if any(value is _ABSENT or (value is None and name not in _LOSSES) for name, value in members.items()):
                 return None
-            return Event(self.kind, {name: _text(value) for name, value in found.items()}, line)
+            return Event(self.kind, {name: _text(value) for name, value in members.items()}, line)
         match = self.pattern.search(line)
         if match is None:
             return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
+import ast
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.base import regular_file
 from harness.base.strictjson import JsonObject
@@ -15,13 +16,14 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.other_subject import NamedSubject, SubjectRefused
 from harness.contract.project import Project
-from harness.tools.trainer.function_parameters import own_parameters
 from harness.tools.trainer.trainer_file import GIVEN, TrainerError, load, unknown
 
-__all__ = ["HF", "Command", "File", "Recorded"]
+__all__ = ["HF", "Command", "File", "Recorded", "own_parameters"]
 
 _FOLDER = "trainers"
 """The folder of a project's trainers. The name of a trainer may be omitted if there is only one."""
+_SET_BY_THE_ADAPTER = frozenset({"setting", "seed", "device", "output_dir", "trainer", "self"})
+"""Arguments of a function that returns a Trainer. No option sets them."""
 _MOST_FILES = 2000
 """More files of a folder are refused: the record names each with its digest."""
 
@@ -48,10 +50,10 @@ class Command(NamedSubject):
         """The TOML file, and the files that it names."""
         files, root = [self._path], root_of(self._path) or self._project.root
         for pattern in self.trainer.sources:
-            found = sorted(file for file in root.glob(pattern) if file.is_file())
-            if not found:
+            matching = sorted(file for file in root.glob(pattern) if file.is_file())
+            if not matching:
                 raise SubjectRefused(f"{self._path}: /sources: {pattern!r} names no file under {root}")
-            files += found
+            files += matching
         digests = {}
         for file in files:
             if not Path(os.path.realpath(file)).is_relative_to(root):
@@ -82,12 +84,12 @@ class Command(NamedSubject):
             if not path.exists() and (ready := or_installed(Path(value))).exists():
                 return ready
         else:
-            found = sorted((project.root / _FOLDER).glob("*.toml"))
-            if len(found) != 1:
-                there = ", ".join(f"{_FOLDER}/{one.name}" for one in found) or f"nothing in {project.root / _FOLDER}"
+            files = sorted((project.root / _FOLDER).glob("*.toml"))
+            if len(files) != 1:
+                there = ", ".join(f"{_FOLDER}/{file.name}" for file in files) or f"nothing in {project.root / _FOLDER}"
                 wanted = f"--subject {self.kind()}:{self.value}"
                 raise SubjectRefused(f"name the trainer's file: {wanted}; there is {there}")
-            path = found[0]
+            path = files[0]
         return _inside(path, project)
 
 
@@ -142,7 +144,7 @@ class HF(NamedSubject):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """The function's file."""
-        return {self._project.name_of(self._path): hashlib.sha256(regular_file.read(self._path)).hexdigest()}
+        return {self._project.name_of(self._path): regular_file.sha256(self._path)}
 
 
 class File(NamedSubject):
@@ -166,7 +168,7 @@ class File(NamedSubject):
         if not 0 < len(files) <= _MOST_FILES:
             few = f"{path} has {len(files)} files, and 1 to {_MOST_FILES} can be named; name a smaller folder"
             raise SubjectRefused(few)
-        return {one.relative_to(self._project.root).as_posix(): regular_file.sha256(one) for one in files}
+        return {file.relative_to(self._project.root).as_posix(): regular_file.sha256(file) for file in files}
 
 
 def _inside(path: Path, project: Project) -> Path:
@@ -181,6 +183,31 @@ def _inside(path: Path, project: Project) -> Path:
 
 def _shown(folder: Path) -> Iterable[Path]:
     """Return what is in a folder at any depth, without hidden files and Python's caches."""
-    for one in folder.rglob("*"):
-        if not any(part.startswith(".") or part == "__pycache__" for part in one.relative_to(folder).parts):
-            yield one
+    for path in folder.rglob("*"):
+        if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
+            yield path
+
+
+def own_parameters(path: Path, name: str) -> dict[str, Any]:
+    """Return the parameters of a function that have a literal default, such as `rows=640`, from its source text.
+
+    Nothing is imported. The result is empty if the name is no function.
+
+    Raises:
+        OSError, SyntaxError, ValueError: the file is not readable Python.
+    """
+    tree = ast.parse(regular_file.read(path), str(path))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            placed = [*node.args.posonlyargs, *node.args.args]
+            defaults = dict(zip(reversed(placed), reversed(node.args.defaults), strict=False))
+            named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            defaults |= {argument: value for argument, value in named if value is not None}
+            return {
+                argument.arg: value.value
+                for argument, value in defaults.items()
+                if argument.arg not in _SET_BY_THE_ADAPTER
+                and isinstance(value, ast.Constant)
+                and isinstance(value.value, (str, int, float, bool))
+            }
+    return {}

@@ -14,33 +14,33 @@ __all__ = ["lines"]
 _LONGEST = 120
 
 
-def lines(found: Matches) -> Iterator[str]:
+def lines(matches: Matches) -> Iterator[str]:
     """The summary in one line, then a line for each problem and each near match."""
-    yield ", ".join(_summary(found))
-    for problem in found.problems:
+    yield ", ".join(_summary(matches))
+    for problem in matches.problems:
         yield f"problem: {problem}"
-    for near in found.near:
+    for near in matches.near:
         yield from _near(near)
 
 
-def _summary(found: Matches) -> Iterator[str]:
-    if found.logs:
-        yield counted(found.telling.steps, "step")
-        told = found.telling.losses
-        yield counted(len(told), "loss", "losses") + (f" ({told[0]:g} to {told[-1]:g})" if told else "")
-        for kind, count in sorted(found.events.items()):
+def _summary(matches: Matches) -> Iterator[str]:
+    if matches.logs:
+        yield counted(matches.telling.steps, "step")
+        losses = matches.telling.losses
+        yield counted(len(losses), "loss", "losses") + (f" ({losses[0]:g} to {losses[-1]:g})" if losses else "")
+        for kind, count in sorted(matches.events.items()):
             if kind is not EventKind.STEP:
                 yield counted(count, kind.value.replace("_", " "), f"{kind.value.replace('_', ' ')} events")
     else:
         yield "no log"
-    if found.telling.ran:
-        yield "it says that it ran on " + ", ".join(f"{name} {text}" for name, text in found.telling.ran.items())
-    if found.checkpoint_files:
-        yield f"{len(found.checkpoints)} of {counted(found.checkpoint_files, 'checkpoint')}"
-    if found.export_tensors is not None:
-        yield f"export with {counted(found.export_tensors, 'tensor')}"
-    first = f" (first: {cut(found.first_unmatched, _LONGEST)})" if found.unmatched else ""
-    yield counted(found.unmatched, "unmatched line") + first
+    if matches.telling.ran:
+        yield "it says that it ran on " + ", ".join(f"{name} {text}" for name, text in matches.telling.ran.items())
+    if matches.checkpoint_files:
+        yield f"{len(matches.checkpoints)} of {counted(matches.checkpoint_files, 'checkpoint')}"
+    if matches.export_tensors is not None:
+        yield f"export with {counted(matches.export_tensors, 'tensor')}"
+    first = f" (first: {cut(matches.first_unmatched, _LONGEST)})" if matches.unmatched else ""
+    yield counted(matches.unmatched, "unmatched line") + first
 
 
 def _near(near: Near) -> Iterator[str]:

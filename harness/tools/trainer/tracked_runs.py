@@ -60,13 +60,13 @@ def lines(path: Path) -> Iterator[bytes]:
         OSError: the file cannot be read.
     """
     if path.is_dir():
-        scalars = sorted(_of_mlflow(path), key=lambda one: one[0])
+        scalars = sorted(_of_mlflow(path), key=lambda scalar: scalar[0])
     elif path.suffix == _SQLITE:
         scalars = _of_sqlite(path)
     else:
         content = regular_file.read(path, _LARGEST)
         scalars = list(_of_wandb(content) if path.suffix == _WANDB else _of_tensorboard(content))
-    for step, values in groupby(scalars, key=lambda one: one[0]):
+    for step, values in groupby(scalars, key=lambda scalar: scalar[0]):
         yield json.dumps({"step": step, **{name: value for _, name, value in values}}).encode() + b"\n"
 
 
@@ -180,14 +180,14 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
     Raises:
         ValueError: it is no such message.
     """
-    found: list[tuple[int, int | bytes]] = []
+    fields: list[tuple[int, int | bytes]] = []
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
         kind, size = key & 7, 0
         if kind == 0:
             value, place = _varint(message, place)
-            found.append((key >> 3, value))
+            fields.append((key >> 3, value))
             continue
         if kind == 2:
             size, place = _varint(message, place)
@@ -197,9 +197,9 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
             raise ValueError(f"a field of kind {kind}")
         if size > len(message) - place:
             raise ValueError("a field is cut off")
-        found.append((key >> 3, message[place : place + size]))
+        fields.append((key >> 3, message[place : place + size]))
         place += size
-    return found
+    return fields
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:

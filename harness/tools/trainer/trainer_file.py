@@ -126,10 +126,10 @@ class Trainer:
         """A text with values instead of its placeholders. Raises TrainerError if one has no value."""
 
         def value(match: re.Match[str]) -> str:
-            found = self.value(match[1], values)
-            if found is None:
+            text_value = self.value(match[1], values)
+            if text_value is None:
                 raise TrainerError(f"{self.path}: {{{match[1]}}} has no value; set it with -P {match[1]}=…")
-            return str(found).lower() if isinstance(found, bool) else str(found)
+            return str(text_value).lower() if isinstance(text_value, bool) else str(text_value)
 
         return _PLACEHOLDER.sub(value, text)
 
@@ -148,11 +148,11 @@ class Trainer:
 
     def placeholders(self) -> dict[str, str]:
         """Every placeholder of the file, with one of its places."""
-        found: dict[str, str] = {}
+        places: dict[str, str] = {}
         for place, text in self._texts():
             for name in _names(text):
-                found.setdefault(name, place)
-        return found
+                places.setdefault(name, place)
+        return places
 
     def needed(self) -> set[str]:
         """The placeholders that the command line cannot do without."""
@@ -203,9 +203,9 @@ def load(path: Path) -> Trainer:
         raise TrainerError(f"{path}: {error.strerror}; name the trainer's TOML file") from error
     except ValueError as error:
         raise TrainerError(f"{path}: not TOML: {error}") from error
-    found = schemas.problems("trainer", document)
-    if found:
-        raise TrainerError(f"{path}: {found[0]}")
+    problems = schemas.problems("trainer", document)
+    if problems:
+        raise TrainerError(f"{path}: {problems[0]}")
     trainer = _trainer(path, document)
     if "every" not in document["log"] and (position := _unnumbered(trainer.lines)) is not None:
         raise TrainerError(

@@ -18,7 +18,7 @@ from harness.authoring.tensor_function.catalogue import ON_REQUEST
 from harness.authoring.tensor_function.drawing import Case, drawn
 from harness.authoring.tensor_function.likeness import like
 from harness.authoring.tensor_function.sizes import sizes_of
-from harness.tools.kernels.source_constants import constants_of
+from harness.tools.kernels.kernel_contract import constants_of
 from tests.authoring.tensor_function.defects import DEFECTS
 from tests.authoring.tensor_function.healthy import HEALTHY, softmax, softmax_reference
 

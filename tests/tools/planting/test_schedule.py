@@ -20,7 +20,7 @@ from harness.tools.planting.campaign import Sample, _Campaign
 from harness.tools.planting.defects import Defect, Subjects, defects
 from harness.tools.planting.equivalent import equivalents
 from harness.tools.planting.results import Attempt, DefectFate, Planted
-from harness.tools.planting.schedule import Schedule, evenly
+from harness.tools.planting.schedule import Schedule, stratified
 
 FOUND = [
     *defects("a.py", b"def f(x):\n" + b"    x = x + 2\n" * 40),
@@ -33,12 +33,12 @@ KILLED, SURVIVED = DefectFate.KILLED, DefectFate.SURVIVED
 def test_every_beginning_is_a_fair_sample() -> None:
     """Each operator of each file has its share, rounded to whole defects, with any seed."""
     for seed in range(5):
-        order = evenly(FOUND, seed)
+        order = stratified(FOUND, seed)
         assert sorted(one.id for one in order) == sorted(one.id for one in FOUND)
         whole = Counter((one.file, one.operator) for one in order)
         tenth = Counter((one.file, one.operator) for one in order[: len(order) // 10])
         assert all(abs(tenth[stratum] - count / 10) <= 1.5 for stratum, count in whole.items())
-    assert evenly(FOUND, 0) == evenly(reversed(FOUND), 0) != evenly(FOUND, 1)
+    assert stratified(FOUND, 0) == stratified(reversed(FOUND), 0) != stratified(FOUND, 1)
 
 
 def test_a_sample_and_its_parts() -> None:

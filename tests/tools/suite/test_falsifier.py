@@ -14,7 +14,7 @@ import pytest
 from harness import Setting
 from harness.execution.worker_trial import WorkerTrial
 from harness.tools.suite import weakened
-from harness.tools.suite.contract import Asked, contract_of, faults_of
+from harness.tools.suite.contract import SuiteSettings, choose_faults, contract_of
 from harness.tools.suite.falsifier import EXECUTED, NOT_EXECUTED, deaf_tests, falsify
 from harness.tools.suite.ledger import Ledger, stated
 from harness.tools.suite.session import Suite, of_project
@@ -42,7 +42,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def measured(folder: Path, workspace: Path, **changed: Any) -> dict[str, Any]:
     """The measurements of the falsifier for the suite in a folder."""
-    given = contract_of(Asked("F-TESTS-TOY-001", ["tests"]), {})
+    given = contract_of(SuiteSettings("F-TESTS-TOY-001", ["tests"]), {})
     parameters = {**given["profiles"]["full"]["parameters"], **changed}
     heard, before = Heard(), Path.cwd()
     os.chdir(folder)
@@ -101,7 +101,7 @@ def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, An
 
 def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path]) -> None:
     """A fault goes into a test with the most assertions. If parameters are removed, the test has several cells."""
-    found = faults_of(healthy[1].read_text().splitlines(), suites["healthy"])
+    found = choose_faults(healthy[1].read_text().splitlines(), suites["healthy"])
     assert found.keys() == weakened.FAULTS.keys() - {weakened.HIDDEN}
     assert set(found.values()) == {"tests/test_toy.py::test_returns_early"}
 

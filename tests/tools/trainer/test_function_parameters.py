@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli.subject import choose
 from harness.contract.project import Project
-from harness.tools.trainer.function_parameters import own_parameters
+from harness.tools.trainer.subjects import own_parameters
 from tests.tools.trainer.trainers import ROOT
 
 PLANTED = "tests.falsifiers.distill.planted_trainers"

@@ -91,7 +91,7 @@ def numbers(source: BoundedFile, entry: Entry) -> Iterator[NDArray[Any]]:
 
 def refuse_endless_views(source: BoundedFile, entries: list[Entry]) -> None:
     """Raise `Refused` if the tensors view the file's bytes so often that reading them all would take for ever."""
-    distinct = {(one.offset, one.size, one.shape, one.strides): one for one in entries}
+    distinct = {(entry.offset, entry.size, entry.shape, entry.strides): entry for entry in entries}
     total = sum(one.elements * one.dtype.block_bytes if one.strides else one.size for one in distinct.values())
     if total > _MOST_VIEWED * source.size + _FEW_BYTES:
         raise Refused(f"the tensors view {total} bytes of a file of {source.size}: too often to read each", 0)

@@ -88,12 +88,12 @@ class Inspection:
     @property
     def elements(self) -> int:
         """The number of elements in the file, without placeholders."""
-        return sum(one.elements for one in self.tensors.values() if one.size)
+        return sum(tensor.elements for tensor in self.tensors.values() if tensor.size)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; floats may be infinite or NaN."""
-        tensors = [asdict(one) | {"shape": list(one.shape)} for one in self.tensors.values()]
-        findings = [asdict(one) | {"tensors": list(one.tensors)} for one in self.findings]
+        tensors = [asdict(tensor) | {"shape": list(tensor.shape)} for tensor in self.tensors.values()]
+        findings = [asdict(finding) | {"tensors": list(finding.tensors)} for finding in self.findings]
         return {
             "path": str(self.path),
             "format": self.format,
@@ -139,28 +139,30 @@ def _tensor(entry: Entry, seen: Scan) -> Tensor:
 
 def _findings(tensors: Iterable[Tensor]) -> Iterator[Finding]:
     tensors = list(tensors)
-    if not any(one.size for one in tensors):
+    if not any(tensor.size for tensor in tensors):
         named = "0 tensors" if not tensors else f"{len(tensors)} tensors without a byte"
         yield Finding(Kind.NO_WEIGHTS, (), f"{named}: this file holds no weights")
     alike: dict[tuple[str, tuple[int, ...], str], list[str]] = defaultdict(list)
-    for one in tensors:
-        if not one.size:
-            brings = "a dimension is 0" if not one.elements else f"named with {one.elements:,} elements, brings none"
-            yield Finding(Kind.EMPTY, (one.name,), brings)
+    for tensor in tensors:
+        if not tensor.size:
+            brings = (
+                "a dimension is 0" if not tensor.elements else f"named with {tensor.elements:,} elements, brings none"
+            )
+            yield Finding(Kind.EMPTY, (tensor.name,), brings)
             continue
-        seen = one.statistics
+        seen = tensor.statistics
         uniform = seen is not None and seen.minimum == seen.maximum and not seen.nan + seen.infinite
         if not uniform:
-            alike[one.dtype, one.shape, one.digest].append(one.name)
+            alike[tensor.dtype, tensor.shape, tensor.digest].append(tensor.name)
         if seen is None:
             continue
         if seen.nan or seen.infinite:
-            text = f"{seen.nan:,} NaN and {seen.infinite:,} infinite of {one.elements:,}"
-            yield Finding(Kind.NOT_FINITE, (one.name,), text)
+            text = f"{seen.nan:,} NaN and {seen.infinite:,} infinite of {tensor.elements:,}"
+            yield Finding(Kind.NOT_FINITE, (tensor.name,), text)
         if uniform and seen.minimum == 0:
-            yield Finding(Kind.ZERO, (one.name,), f"all {one.elements:,} are zero")
-        elif uniform and one.elements > 1:
-            yield Finding(Kind.CONSTANT, (one.name,), f"all {one.elements:,} are {seen.minimum:.6g}")
+            yield Finding(Kind.ZERO, (tensor.name,), f"all {tensor.elements:,} are zero")
+        elif uniform and tensor.elements > 1:
+            yield Finding(Kind.CONSTANT, (tensor.name,), f"all {tensor.elements:,} are {seen.minimum:.6g}")
     for names in alike.values():
         if len(names) > 1:
             yield Finding(Kind.DUPLICATE, tuple(names), f"{len(names)} tensors have the same bytes")

@@ -94,8 +94,8 @@ def read_cubin(data: memoryview, budget: Budget) -> Cubin:
                 budget.work(1 + len(content) // 512)
                 if kind == _CUINFO and len(content) >= 4:
                     noted = int(struct.unpack_from("<H", content, 2)[0])
-                elif kind == _TKINFO and (found := re.search(rb"-arch (sm_\d+[af]?)\b", content)):
-                    target = found[1].decode()
+                elif kind == _TKINFO and (option := re.search(rb"-arch (sm_\d+[af]?)\b", content)):
+                    target = option[1].decode()
     return Cubin(
         sm=flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF,
         noted_sm=noted,
@@ -154,17 +154,17 @@ def _section(data: memoryview, at: int) -> _Section:
 
 def _kernels(data: memoryview, table: list[_Section], budget: Budget) -> Iterator[str]:
     # An ELF file has at most one symbol table (gABI, "Sections").
-    for one in [one for one in table if one.kind == _SYMBOL_TABLE][:1]:
-        if one.entry_size != 24 or one.link >= len(table):
+    for section in [section for section in table if section.kind == _SYMBOL_TABLE][:1]:
+        if section.entry_size != 24 or section.link >= len(table):
             raise Malformed("a symbol table without names, or with entries that are not of 24 bytes")
-        count = one.size // 24
+        count = section.size // 24
         if count > _MOST_SYMBOLS:
             raise Malformed(f"{count} symbols")
         budget.work(count)
-        names = table[one.link]
+        names = table[section.link]
         texts = data[names.offset : names.offset + names.size]
         for index in range(count):
-            name, info, other = struct.unpack_from("<IBB", data, one.offset + 24 * index)
+            name, info, other = struct.unpack_from("<IBB", data, section.offset + 24 * index)
             if info & 0xF == _FUNCTION and other & _ENTRY:
                 text = bytes(texts[name : name + _LONGEST_NAME]).split(b"\0", 1)[0].decode("utf-8", "replace")
                 budget.keep(len(text), 2)

@@ -141,12 +141,12 @@ def _zstandard(data: memoryview, size: int) -> bytes:
     import zstandard
 
     try:
-        found = zstandard.ZstdDecompressor(max_window_size=_LARGEST).stream_reader(data).read(size)
+        content = zstandard.ZstdDecompressor(max_window_size=_LARGEST).stream_reader(data).read(size)
     except (zstandard.ZstdError, MemoryError) as error:
         raise Malformed(f"compressed, and corrupt: {error}") from error
-    if len(found) != size:
-        raise Malformed(f"compressed, and corrupt: {len(found)} bytes where its header says {size}")
-    return bytes(found)
+    if len(content) != size:
+        raise Malformed(f"compressed, and corrupt: {len(content)} bytes where its header says {size}")
+    return bytes(content)
 
 
 def _lz4(data: memoryview, size: int) -> bytes:

@@ -130,9 +130,9 @@ def _scan(view: memoryview, budget: Budget) -> tuple[tuple[DeviceCode, ...], tup
     notes: list[str] = []
     pieces: list[int] = []
     rest = 0
-    for start, end, found in _images(view, notes, budget):
+    for start, end, images in _images(view, notes, budget):
         _text(view, rest, start, codes, pieces)
-        codes += found
+        codes += images
         rest = end
     _text(view, rest, len(view), codes, pieces)
     return tuple(codes), tuple(notes), tuple(ptx.signs(view, pieces))
@@ -163,23 +163,23 @@ def _images(view: memoryview, notes: list[str], budget: Budget) -> Iterator[tupl
         try:
             if magic == fatbin.MAGIC:
                 size, entries = fatbin.read_fatbin(view[offset:], budget)
-                found = [_of_entry(entry, offset, budget) for entry in entries]
+                images = [_of_entry(entry, offset, budget) for entry in entries]
             else:
                 cubin = elf.read_cubin(view[offset:], budget)
-                size, found = cubin.size, [_of_cubin(cubin, offset)]
+                size, images = cubin.size, [_of_cubin(cubin, offset)]
         except Malformed as error:
             if magic == fatbin.MAGIC or bytes(view[offset + 18 : offset + 20]) == b"\xbe\x00":
                 notes.append(f"byte {offset}: {error}")
                 broken += 1
             continue
-        yield offset, offset + size, found
+        yield offset, offset + size, images
         at = offset + size
 
 
 def _places(view: memoryview) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the bytes of each magic number in the file."""
-    for found in re.finditer(re.escape(fatbin.MAGIC) + b"|" + re.escape(elf.MAGIC), view):
-        yield found.start(), found[0]
+    for match in re.finditer(re.escape(fatbin.MAGIC) + b"|" + re.escape(elf.MAGIC), view):
+        yield match.start(), match[0]
 
 
 def _of_cubin(cubin: elf.Cubin, offset: int, **more: Any) -> DeviceCode:

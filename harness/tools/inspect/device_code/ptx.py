@@ -45,8 +45,8 @@ class Module:
 
 def read_module(text: bytes) -> Module | None:
     """Return the module at the start of a text, after white space and comments; None if there is none."""
-    found = _HEAD.search(text, 0, 65536)
-    return None if found is None else _module(found, text[found.start() :])
+    head = _HEAD.search(text, 0, 65536)
+    return None if head is None else _module(head, text[head.start() :])
 
 
 def find_modules(data: bytes | memoryview, start: int, end: int) -> Iterator[tuple[int, Module]]:
@@ -64,7 +64,7 @@ def find_modules(data: bytes | memoryview, start: int, end: int) -> Iterator[tup
 
 def find_pieces(data: bytes | memoryview, start: int, end: int) -> Iterator[int]:
     """Yield the offsets of PTX directives in a stretch without modules; a program that writes PTX contains some."""
-    return (found.start() for found in _PIECE.finditer(data, start, end))
+    return (match.start() for match in _PIECE.finditer(data, start, end))
 
 
 def signs(view: memoryview, pieces: Sequence[int]) -> Iterator[str]:
@@ -83,11 +83,11 @@ def signs(view: memoryview, pieces: Sequence[int]) -> Iterator[str]:
             f"PTX in pieces that are no module, at byte {places}: a program with such text may write PTX when it runs, "
             "which only the driver's cache or the process itself can show"
         )
-    found = dict.fromkeys(name[0].decode() for name in _COMPILERS.finditer(view))
-    if found:
-        yield f"the names {', '.join(found)}: a program that calls such a compiler makes code when it runs"
+    compilers = dict.fromkeys(name[0].decode() for name in _COMPILERS.finditer(view))
+    if compilers:
+        yield f"the names {', '.join(compilers)}: a program that calls such a compiler makes code when it runs"
 
 
 def _module(head: re.Match[bytes], text: bytes) -> Module:
-    kernels = dict.fromkeys(found[1].decode("ascii", "replace") for found in _ENTRY.finditer(text))
+    kernels = dict.fromkeys(match[1].decode("ascii", "replace") for match in _ENTRY.finditer(text))
     return Module(head[1].decode(), head[2].decode(), int(head[3]), tuple(kernels), len(text))

@@ -30,7 +30,7 @@ _DTYPES[np.dtype(bool)] = BY_NAME["BOOL"]
 
 def is_npz(directory: list[zipfile.ZipInfo]) -> bool:
     """Whether each member of an archive is an array."""
-    return bool(directory) and all(one.filename.endswith(_SUFFIX) for one in directory)
+    return bool(directory) and all(zip_info.filename.endswith(_SUFFIX) for zip_info in directory)
 
 
 def read(source: BoundedFile, directory: list[zipfile.ZipInfo]) -> Contents:
@@ -63,8 +63,8 @@ def _entry(source: BoundedFile, name: str, member: Member) -> Entry:
 def _header(text: bytes, name: str, at: int) -> tuple[DType, tuple[int, ...], bool]:
     """Dtype, shape, and whether the first dimension is the fastest."""
     try:
-        said = ast.literal_eval(text.decode("latin-1").strip())
-        descr, shape, by_columns = said["descr"], said["shape"], said["fortran_order"]
+        header = ast.literal_eval(text.decode("latin-1").strip())
+        descr, shape, by_columns = header["descr"], header["shape"], header["fortran_order"]
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
         raise Refused(f"the header of {name!r:.80} is no dictionary of NumPy's", at) from error
     is_shape = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)

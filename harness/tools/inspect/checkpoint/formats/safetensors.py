@@ -35,7 +35,7 @@ def read(source: BoundedFile) -> Contents:
         raise Refused("__metadata__ is not an object of strings", 8)
     data = 8 + length
     entries = sorted(
-        (_entry(name, said, data) for name, said in header.items()), key=lambda one: (one.offset, one.size)
+        (_entry(name, fields, data) for name, fields in header.items()), key=lambda one: (one.offset, one.size)
     )
     end = data
     for entry in entries:
@@ -50,13 +50,13 @@ def read(source: BoundedFile) -> Contents:
     return Contents("safetensors", entries, metadata)
 
 
-def _entry(name: str, said: Any, data: int) -> Entry:
-    if not isinstance(said, Mapping) or said.keys() != _FIELDS:
+def _entry(name: str, fields: Any, data: int) -> Entry:
+    if not isinstance(fields, Mapping) or fields.keys() != _FIELDS:
         raise Refused(f"the tensor {name!r} is not described by exactly dtype, shape and data_offsets", 8)
-    dtype = BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
+    dtype = BY_NAME.get(fields["dtype"]) if isinstance(fields["dtype"], str) else None
     if dtype is None:
-        raise Refused(f"the tensor {name!r} has the unknown dtype {said['dtype']!r:.40}", 8)
-    shape, offsets = said["shape"], said["data_offsets"]
+        raise Refused(f"the tensor {name!r} has the unknown dtype {fields['dtype']!r:.40}", 8)
+    shape, offsets = fields["shape"], fields["data_offsets"]
     if not (_counts(shape) and _counts(offsets) and len(offsets) == 2):
         raise Refused(f"shape or data_offsets of the tensor {name!r} is not a list of counts", 8)
     entry = Entry(name, dtype, tuple(shape), data + offsets[0], offsets[1] - offsets[0])

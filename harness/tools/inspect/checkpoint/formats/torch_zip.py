@@ -25,10 +25,10 @@ _NO_CHECKSUMS = (
 
 def read(source: BoundedFile, directory: list[zipfile.ZipInfo]) -> Contents:
     """Return the tensors of the pickled object, named by their paths in it; its numbers and texts are metadata."""
-    if any(one.filename.endswith("/constants.pkl") for one in directory):
+    if any(zip_info.filename.endswith("/constants.pkl") for zip_info in directory):
         raise Refused("is a TorchScript archive, which holds code; save its state_dict() instead", 0)
-    if not any(_is_pickle(one.filename) for one in directory):
-        if any(one.compress_type != zipfile.ZIP_STORED for one in directory):
+    if not any(_is_pickle(zip_info.filename) for zip_info in directory):
+        if any(zip_info.compress_type != zipfile.ZIP_STORED for zip_info in directory):
             raise Packed("is a zip archive and not a checkpoint; unpack it and name one of its files", 0)
         raise Unrecognized("is a zip archive without FOLDER/data.pkl of PyTorch or NAME.npy of NumPy", 0)
     members = stored(source, directory, "PyTorch")
@@ -44,9 +44,9 @@ def read(source: BoundedFile, directory: list[zipfile.ZipInfo]) -> Contents:
         for name, member in members.items():
             verify(source, name, member)
     pickled = members[f"{folder}/data.pkl"]
-    found = weights_pickle.read(source.kept(pickled.offset, pickled.size, "data.pkl"), pickled.offset, source.budget)
-    entries = [_entry(view, members, folder, pickled.offset) for view in found.tensors]
-    return Contents("PyTorch zip", entries, found.metadata, () if checked else (_NO_CHECKSUMS,))
+    contents = weights_pickle.read(source.kept(pickled.offset, pickled.size, "data.pkl"), pickled.offset, source.budget)
+    entries = [_entry(view, members, folder, pickled.offset) for view in contents.tensors]
+    return Contents("PyTorch zip", entries, contents.metadata, () if checked else (_NO_CHECKSUMS,))
 
 
 def _is_pickle(name: str) -> bool:

@@ -50,7 +50,7 @@ class Pickled:
     metadata: dict[str, Any]
 
 
-class _Odd(Exception):
+class _Unsupported(Exception):
     """A pickle does something that no checkpoint needs. The text completes the sentence "the pickle …"."""
 
 
@@ -79,12 +79,12 @@ _VALUES = {f"torch.{name}": BY_NAME[dtype] for name, dtype in _DTYPES.items()}
 
 def _tensor(storage: Any, first: Any, shape: Any, strides: Any, dtype: Any) -> TensorView:
     if isinstance(shape, tuple) and len(shape) > MOST_DIMENSIONS:
-        raise _Odd(f"rebuilds a tensor of {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
+        raise _Unsupported(f"rebuilds a tensor of {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     counts = [first, *shape, *strides] if isinstance(shape, tuple) and isinstance(strides, tuple) else [None]
-    if not (isinstance(storage, Storage) and isinstance(dtype, DType) and all(_is_count(one) for one in counts)):
-        raise _Odd("rebuilds a tensor from something other than a storage, counts and a dtype")
+    if not (isinstance(storage, Storage) and isinstance(dtype, DType) and all(_is_count(count) for count in counts)):
+        raise _Unsupported("rebuilds a tensor from something other than a storage, counts and a dtype")
     if len(shape) != len(strides):
-        raise _Odd("rebuilds a tensor whose numbers of strides and dimensions differ")
+        raise _Unsupported("rebuilds a tensor whose numbers of strides and dimensions differ")
     return TensorView(storage, dtype, first, shape, strides)
 
 
@@ -105,16 +105,16 @@ def _parameter(data: Any, *_flags: Any) -> Any:
 def _encoded(text: Any, codec: Any = "latin1") -> bytes:
     """Return bytes as the older protocols write them."""
     if not isinstance(text, str) or codec not in ("latin1", "latin-1"):
-        raise _Odd("encodes something other than text as latin1")
+        raise _Unsupported("encodes something other than text as latin1")
     return text.encode("latin1")
 
 
 def _items(pairs: Any = ()) -> dict[Any, Any]:
     """Return an OrderedDict as a dict, empty or from pairs."""
     if not isinstance(pairs, (list, tuple)) or not all(
-        isinstance(one, (list, tuple)) and len(one) == 2 for one in pairs
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
     ):
-        raise _Odd("makes an OrderedDict from something other than pairs")
+        raise _Unsupported("makes an OrderedDict from something other than pairs")
     return {_key(name): value for name, value in pairs}
 
 
@@ -129,7 +129,7 @@ def _device(*described: Any) -> str:
             return name
         case (str(name), int(index)) if _is_count(index):
             return f"{name}:{index}"
-    raise _Odd("describes a device by something other than a name and an index")
+    raise _Unsupported("describes a device by something other than a name and an index")
 
 
 _CALLS: Mapping[str, Callable[..., Any]] = {
@@ -189,7 +189,7 @@ class _Stack:
         if opcode in _PUSHES_ITS_ARGUMENT:
             self._budget.keep(len(argument) if isinstance(argument, (str, bytes)) else 0)
             if isinstance(argument, int) and not -strictjson.LARGEST <= argument <= strictjson.LARGEST:
-                raise _Odd(f"has an integer of {argument.bit_length()} bits, more than fit a double")
+                raise _Unsupported(f"has an integer of {argument.bit_length()} bits, more than fit a double")
             values.append(argument)
         elif opcode in _PUSHES:
             values.append(_PUSHES[opcode]())
@@ -211,7 +211,7 @@ class _Stack:
         elif opcode == "STACK_GLOBAL":
             attribute, module = values.pop(), values.pop()
             if not isinstance(module, str) or not isinstance(attribute, str):
-                raise _Odd("names a class by something other than texts")
+                raise _Unsupported("names a class by something other than texts")
             self._budget.keep(len(module) + len(attribute))
             values.append(_named(f"{module}.{attribute}"))
         elif opcode == "BINPERSID":
@@ -222,10 +222,10 @@ class _Stack:
         elif opcode == "BUILD":
             # The attributes of a state_dict (`_metadata`) are no weights.
             if not isinstance(values[-2], dict):
-                raise _Odd("sets the attributes of an object")
+                raise _Unsupported("sets the attributes of an object")
             values.pop()
         elif opcode not in _NOTHING_TO_DO:
-            raise _Odd(f"has the opcode {opcode}, which PyTorch does not write")
+            raise _Unsupported(f"has the opcode {opcode}, which PyTorch does not write")
 
     def result(self) -> Any:
         """Return the value that is left when the pickle stops."""
@@ -240,12 +240,12 @@ class _Stack:
 
     def _append(self, items: list[Any]) -> None:
         if not isinstance(self._values[-1], list):
-            raise _Odd("appends to something other than a list")
+            raise _Unsupported("appends to something other than a list")
         self._values[-1].extend(items)
 
     def _set(self, items: list[Any]) -> None:
         if not isinstance(self._values[-1], dict) or len(items) % 2:
-            raise _Odd("sets items of something other than a dict")
+            raise _Unsupported("sets items of something other than a dict")
         for name, value in zip(items[::2], items[1::2], strict=True):
             self._values[-1][_key(name)] = value
 
@@ -255,23 +255,23 @@ def _named(name: str) -> Any:
         return _VALUES[name]
     if name in _CALLS or name in _TYPED_STORAGES or name == _UNTYPED:
         return _Named(name)
-    raise _Odd(f"names {name!r:.100}, which no weights need; nothing of it was run")
+    raise _Unsupported(f"names {name!r:.100}, which no weights need; nothing of it was run")
 
 
 def _called(function: Any, arguments: Any, budget: Budget) -> Any:
     call = _CALLS.get(function.name) if isinstance(function, _Named) else None
     if call is None or not isinstance(arguments, tuple):
-        raise _Odd("calls something that is not a function")
+        raise _Unsupported("calls something that is not a function")
     budget.keep(0, len(arguments))
-    for one in arguments:  # what a call makes is no larger
-        if isinstance(one, (list, tuple)):
-            budget.keep(0, len(one))
-        elif isinstance(one, str):
-            budget.keep(len(one))
+    for argument in arguments:  # what a call makes is no larger
+        if isinstance(argument, (list, tuple)):
+            budget.keep(0, len(argument))
+        elif isinstance(argument, str):
+            budget.keep(len(argument))
     try:
         return call(*arguments)
     except (TypeError, UnicodeEncodeError) as error:
-        raise _Odd(f"calls {function.name} with arguments that PyTorch does not write") from error
+        raise _Unsupported(f"calls {function.name} with arguments that PyTorch does not write") from error
 
 
 def _storage(described: Any) -> Storage:
@@ -282,20 +282,20 @@ def _storage(described: Any) -> Storage:
                 return Storage(key, size * dtype.block_bytes, dtype)
             if name == _UNTYPED:
                 return Storage(key, size, None)
-    raise _Odd("refers to something other than a storage")
+    raise _Unsupported("refers to something other than a storage")
 
 
 def _key(value: Any) -> Any:
     """Return a dict key if it is flat. Python's hash of a deeply nested tuple overflows the stack."""
     parts = value if isinstance(value, tuple) else (value,)
     if len(parts) > _SHOWN or not all(part is None or isinstance(part, (str, int, float, bytes)) for part in parts):
-        raise _Odd("has a dict whose keys are not only numbers and texts")
+        raise _Unsupported("has a dict whose keys are not only numbers and texts")
     for part in parts:
         if isinstance(part, (str, bytes)) and len(part) > _LONGEST_KEY:
-            raise _Odd(f"has a key of {len(part)} characters, more than {_LONGEST_KEY}")
+            raise _Unsupported(f"has a key of {len(part)} characters, more than {_LONGEST_KEY}")
         # Python's hash of an integer is a remainder. Many large keys could have the same one.
         if isinstance(part, int) and not -sys.hash_info.modulus < part < sys.hash_info.modulus:
-            raise _Odd(f"has an integer of {part.bit_length()} bits as a key")
+            raise _Unsupported(f"has an integer of {part.bit_length()} bits as a key")
     return value
 
 
@@ -317,7 +317,7 @@ def read(pickled: bytes, at: int, budget: Budget) -> Pickled:
                 break
             stack.apply(opcode.name, argument)
         return _collect(stack.result(), budget)
-    except _Odd as odd:
+    except _Unsupported as odd:
         raise Refused(f"the pickle {odd}", at + position) from odd
     except (ValueError, LookupError, AttributeError) as error:
         raise Refused(f"the pickle is malformed: {error}", at + position) from error
@@ -329,7 +329,7 @@ def _collect(root: Any, budget: Budget) -> Pickled:
     The budget pays for each name and text that is found. A pickle of a few megabytes can refer to one long text, or one
     container, more often than fits in memory.
     """
-    found = Pickled([], {})
+    contents = Pickled([], {})
     names: set[str] = set()
     pending: list[tuple[str, Any, int]] = [("", root, 0)]
     while pending:
@@ -338,24 +338,24 @@ def _collect(root: Any, budget: Budget) -> Pickled:
         if isinstance(value, TensorView):
             name = path or "."
             if name in names:
-                raise _Odd(f"has two tensors at {name!r:.80}")
+                raise _Unsupported(f"has two tensors at {name!r:.80}")
             names.add(name)
-            found.tensors.append(replace(value, name=name))
+            contents.tensors.append(replace(value, name=name))
         elif isinstance(value, dict) or (isinstance(value, (list, tuple)) and not _is_plain(value)):
             below = []
             for key, item in value.items() if isinstance(value, dict) else enumerate(value):
                 text = str(key)
                 budget.keep(len(path) + len(text) + 1, 4)
                 if depth == _DEEPEST:
-                    raise _Odd(f"nests containers deeper than {_DEEPEST}")
+                    raise _Unsupported(f"nests containers deeper than {_DEEPEST}")
                 below.append((f"{path}.{text}" if path else text, item, depth + 1))
             pending.extend(reversed(below))
         else:
             shown = _shown(value)
             for text in shown if isinstance(shown, list) else [shown]:
                 budget.keep(len(text) if isinstance(text, str) else 0)
-            found.metadata[path or "."] = shown
-    return found
+            contents.metadata[path or "."] = shown
+    return contents
 
 
 def _is_plain(value: Any) -> bool:

@@ -53,22 +53,24 @@ def stored(source: BoundedFile, directory: list[zipfile.ZipInfo], writer: str) -
         writer: what wrote the archive and never compresses, for messages.
     """
     members: dict[str, Member] = {}
-    for one in directory:
+    for zip_info in directory:
         source.budget.work(8)
-        header = source.unpack(_LOCAL_HEADER, one.header_offset, "a member's local header")
-        if one.filename in members:
-            raise Refused(f"two members are named {one.filename!r:.80}", one.header_offset)
-        if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
+        header = source.unpack(_LOCAL_HEADER, zip_info.header_offset, "a member's local header")
+        if zip_info.filename in members:
+            raise Refused(f"two members are named {zip_info.filename!r:.80}", zip_info.header_offset)
+        if zip_info.compress_type != zipfile.ZIP_STORED or zip_info.compress_size != zip_info.file_size:
             raise Refused(
-                f"the member {one.filename!r:.80} is compressed, which {writer} never does", one.header_offset
+                f"the member {zip_info.filename!r:.80} is compressed, which {writer} never does", zip_info.header_offset
             )
-        if one.flag_bits & _ENCRYPTED:
-            raise Refused(f"the member {one.filename!r:.80} is encrypted", one.header_offset)
+        if zip_info.flag_bits & _ENCRYPTED:
+            raise Refused(f"the member {zip_info.filename!r:.80} is encrypted", zip_info.header_offset)
         if header[0] != MAGIC:
-            raise Refused(f"no member begins where the directory says {one.filename!r:.80} does", one.header_offset)
-        offset = one.header_offset + _LOCAL_HEADER_SIZE + header[-2] + header[-1]
-        source.bound(offset, one.file_size, f"the member {one.filename!r:.80}")
-        members[one.filename] = Member(offset, one.file_size, one.CRC)
+            raise Refused(
+                f"no member begins where the directory says {zip_info.filename!r:.80} does", zip_info.header_offset
+            )
+        offset = zip_info.header_offset + _LOCAL_HEADER_SIZE + header[-2] + header[-1]
+        source.bound(offset, zip_info.file_size, f"the member {zip_info.filename!r:.80}")
+        members[zip_info.filename] = Member(offset, zip_info.file_size, zip_info.CRC)
     ordered = sorted(members.items(), key=lambda item: item[1].offset)
     for (before, member), (name, after) in pairwise(ordered):
         if member.offset + member.size > after.offset:
