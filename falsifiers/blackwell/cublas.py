@@ -38,7 +38,7 @@ _CUBLAS = re.compile(r"cublas|cutlass|gemm|gemv|nvjet|xmma", re.IGNORECASE)
 
 def falsify(trial: Trial[TwoPaths]) -> None:
     """Measure the kernel caches, then the gradients case by case and in training, and last the time of both paths."""
-    state, checks = _state_check(trial), OperationChecks(trial, lambda: trial.subject.backend("new", 0))
+    state, checks = _state_check(trial), OperationChecks(trial, lambda: trial.subject.backend("new", 0), "many_rows")
     _look_at_caches(trial)
     shape, parameters = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
@@ -81,7 +81,8 @@ def _state_check(trial: Trial[TwoPaths]) -> StateCheck:
         tensors = draw.tensor(tokens, size_in), draw.tensor(size_out, size_in), draw.tensor(tokens, size_out)
         return tensors, {"name": draw.choice("name", "q", "down"), "bias": draw.choice("bias", True, False)}
 
-    return StateCheck(trial, asked, formulas, arguments, dtypes=("float32", "bfloat16"), differentiable=False)
+    more: Any = {"dtypes": ("float32", "bfloat16"), "differentiable": False, "any_layout": True}
+    return StateCheck(trial, asked, formulas, arguments, **more)
 
 
 def _look_at_caches(trial: Trial[TwoPaths]) -> None:

@@ -9,7 +9,7 @@ from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.subject import HeadLoss
 from harness import Trial
 from harness.authoring.tensor_function import Draw
-from harness.authoring.tensor_function.state_check import StateCheck
+from harness.authoring.tensor_function.state_check import STATE, StateCheck
 
 _IGNORED = -100
 
@@ -22,8 +22,8 @@ def state_check(trial: Trial[HeadLoss]) -> StateCheck:
         answer = subject(HeadQuestion(hidden, weight, targets, upstream=upstream, float32_sums=True, **numbers))
         return answer.loss, answer.grad_hidden, answer.grad_weight
 
-    dtypes = ("float32", "float64", "bfloat16")
-    return StateCheck(trial, loss, _formulas, _arguments, dtypes=dtypes, differentiable=False)
+    more: Any = {"dtypes": ("float32", "float64", "bfloat16"), "differentiable": False, "any_layout": True}
+    return StateCheck(trial, loss, _formulas, _arguments, (*STATE, "many_rows"), **more)
 
 
 def _arguments(draw: Draw) -> Any:

@@ -12,6 +12,8 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import FEW_CALLS, STATE, StateCheck
 
+_ALL = ("bfloat16", "float16", "float32")
+"""The dtypes of k and v to refuse where q has another one."""
 _SLACK = 8.0
 """Factor of the bound of a relation. Attention rounds its weights to the inputs' dtype; the claims bound that error."""
 
@@ -24,7 +26,7 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
         answer = subject(_question(*tensors, **numbers))
         return answer.out, answer.dq, answer.dk, answer.dv
 
-    relations = STATE if trial.device.startswith("cuda") else FEW_CALLS
+    relations = (*(STATE if trial.device.startswith("cuda") else FEW_CALLS), "larger")
     more: Any = {"dtypes": ("bfloat16", "float16"), "differentiable": False, "slack": _SLACK}
     return StateCheck(trial, attention, _definition, _arguments, relations, **more)
 
@@ -32,14 +34,15 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
 def _arguments(draw: Draw) -> Any:
     """Two sequences: q and k [rows, heads, width], v and the gradient of the output [rows, heads, value width]."""
     first, second = draw.size("first_length", least=3), draw.size("second_length", least=3)
-    heads, width = draw.size("heads", usual=2, most=3), draw.choice("width", 32, 64)
+    heads, width = draw.size("heads", usual=2, most=9), draw.choice("width", 32, 64)
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
-    q, k, v = (draw.tensor(rows, heads, size) for size in (width, width, of_value))
+    q = draw.tensor(rows, heads, width)
+    k, v = (draw.tensor(rows, heads, size, refused=_ALL) for size in (width, of_value))
     grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
-    targets, contextuals = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)
-    counts = (None if tensor is None else torch.tensor([tensor, 1]).to(q.device) for tensor in (targets, contextuals))
+    most = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)
+    counts = [None if number is None else draw.counts(2, most=number) for number in most]
     return (q, k, v, grad_output, offsets, *counts), {
         "alpha": draw.choice("alpha", 0.25, 0.5),
         "scaling": draw.choice("scaling", 16, 8),

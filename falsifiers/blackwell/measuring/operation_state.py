@@ -23,15 +23,18 @@ _SLACK: Final = 8.0
 class OperationChecks:
     """The checks of a backend's operations in float32."""
 
-    def __init__(self, trial: Trial[Any], backend: Callable[[], Backend]) -> None:
+    def __init__(self, trial: Trial[Any], backend: Callable[[], Backend], *also: str) -> None:
         """Make them. Do so before CUDA is used; the backend is asked for once, by the first call in a process.
 
         All calls there have the same backend, so that what it remembers itself shows.
+
+        Args:
+            also: names of further relations.
         """
         once = cache(backend)
         more: Any = {"dtypes": ("float32",), "differentiable": False, "slack": _SLACK}
         self._checks = {
-            name: StateCheck(trial, _asking(once, name), formula, example, _RELATIONS, **more)
+            name: StateCheck(trial, _asking(once, name), formula, example, (*_RELATIONS, *also), **more)
             for name, formula, example in _OPERATIONS
         }
 

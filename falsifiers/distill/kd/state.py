@@ -19,8 +19,8 @@ def state_check(trial: Trial[KdLoss]) -> StateCheck:
         answer = subject(Question(*tensors, **numbers))
         return answer.loss, answer.student_gradient, answer.head_gradient
 
-    dtypes = ("float32", "float64", "bfloat16")
-    return StateCheck(trial, loss, _formulas, kd_arguments, dtypes=dtypes, differentiable=False)
+    more: Any = {"dtypes": ("float32", "float64", "float16", "bfloat16"), "differentiable": False, "any_layout": True}
+    return StateCheck(trial, loss, _formulas, kd_arguments, **more)
 
 
 def kd_arguments(draw: Draw) -> Any:

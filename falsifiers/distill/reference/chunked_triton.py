@@ -24,7 +24,7 @@ def fused_rows(
 
     Args:
         logits, towards: student's and teacher's [rows, vocabulary], float32, contiguous, on one GPU.
-        labels: [rows] int64; tokens: how many of all rows count, an int64 scalar on the GPU.
+        labels: [rows] int64, one outside the vocabulary gives a loss of NaN; tokens: how many of all rows count, an int64 scalar on the GPU.
     """
     rows, vocabulary = student_logits.shape
     losses = torch.empty(rows, device=student_logits.device, dtype=torch.float32)
@@ -61,7 +61,8 @@ def _rows(  # type: ignore[no-untyped-def]
         tl.store(losses + row, 0.0)
         return
 
-    at_label = tl.load(student + label)
+    inside_vocabulary = (label >= 0) & (label < vocabulary)
+    at_label = tl.load(student + label, mask=inside_vocabulary, other=float("nan"))
     hard_maximum, hard_sum = float("-inf"), 0.0
     soft_maximum, soft_sum = float("-inf"), 0.0
     true_maximum, true_sum = float("-inf"), 0.0

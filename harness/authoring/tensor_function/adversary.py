@@ -24,6 +24,8 @@ _MOST_TEXTS: Final = 3
 _ATTEMPTS: Final = 24
 """Most smaller cases to try for a violation."""
 _MOST_TRUTHS: Final = 400
+_WHOLE: Final = 8
+"""A case of multiples of 16 may have so many times the elements of another case."""
 
 Check = Callable[[Case], list[str]]
 """Tests a relation on a case. Returns a description of each error."""
@@ -123,6 +125,21 @@ class Adversary:
         """Return the first case in the first accepted dtype, with its seed shifted by `number`."""
         return replace(self.first, **{"dtype": self.dtype, "seed": self.first.seed + number, **changes})
 
+    def allows(self, name: str, size: int) -> bool:
+        """Whether the example allows this size of a named dimension."""
+        least, most, _ = self.sizes[name]
+        return size >= max(1, least) and (most is None or size <= most)
+
+    def whole(self, number: int = 0, **changes: Any) -> Case:
+        """Return a case in the last accepted dtype whose sizes are multiples of 16, as kernels with fast loads want."""
+        for growth in (1, 0):
+            sizes = {name: 16 * (1 + growth * place) * self.sizes[name][2] for place, name in enumerate(self.sizes)}
+            allowed = {name: size for name, size in sizes.items() if self.allows(name, size)}
+            case = self.case(number, **{"dtype": self.dtypes[-1], "sizes": allowed, **changes})
+            if self.elements(case) <= _WHOLE * self.function.largest:
+                return case
+        return self.case(number, **changes)
+
     def drawn(self, case: Case) -> Drawn:
         """Draw the arguments of a case, on the device."""
         return drawn(self.function.example, case, self.device)
@@ -165,15 +182,21 @@ class Adversary:
             raise DeviceLost(f"{_call_text(call)}: {answer.crashed}")
         for relation in ("inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors"):
             self.findings.tried[relation] += 1
+        self._record(call, answer)
+        return answer
+
+    def _record(self, call: Call, answer: Answer) -> None:
+        """Record the side effects of a call as violations."""
         for relation, text in answer.complaints:
             if relation != "no_host_wait" or not self.function.waits:
                 self.findings.add(relation, f"{_call_text(call)}: {text}")
-        return answer
 
     def fresh(self, call: Call) -> Answer:
         """Call the function in a process that has not called it before."""
         with self._guard():
-            return self.function.caller.call_fresh(call)
+            answer = self.function.caller.call_fresh(call)
+        self._record(call, answer)
+        return answer
 
     def truth(self, call: Call, dtype: str, factors: str = "") -> Truth:
         """Return the expected answer, from the reference.

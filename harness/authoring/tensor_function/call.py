@@ -87,6 +87,20 @@ class Caller(Protocol):
         """
         ...
 
+    def repeated(
+        self, call: Call, places: tuple[int, ...], times: int, outputs: tuple[int, ...]
+    ) -> tuple[str, list[str]]:
+        """Call the function with the rows of some tensors repeated.
+
+        Args:
+            places: the tensors that are repeated along their first dimension.
+            outputs: the outputs whose rows have to repeat.
+
+        Returns:
+            the exception, empty without one; and the outputs whose rows do not repeat.
+        """
+        ...
+
     def is_operator(self) -> bool:
         """Whether the function is a custom operator of `torch.library`."""
         ...

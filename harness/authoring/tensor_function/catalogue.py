@@ -11,6 +11,7 @@ from harness.authoring.tensor_function import (
     relation_contexts,
     relation_cuda,
     relation_layouts,
+    relation_rows,
     relation_state,
     relation_values,
 )
@@ -44,7 +45,8 @@ def inputs_kept(adversary: Adversary) -> None:
 
 
 def settings_kept(adversary: Adversary) -> None:
-    """No call changes a random state or a global setting of torch."""
+    """No call changes a random state or a global setting of torch, also where a setting is not torch's own."""
+    adversary.run(adversary.call_for(adversary.case(), gradients=False, context="other settings"))
 
 
 def no_shared_memory(adversary: Adversary) -> None:
@@ -91,8 +93,12 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "other_device": Relation(relation_cuda.other_device, needs_gpu=True),
 }
 """In the order of the tests. Relations of this module, without steps of their own, are checked in every call."""
-ON_REQUEST: Final[Mapping[str, Relation]] = {"shapes_checked": Relation(relation_values.shapes_checked)}
-"""Relations that are tested only by name, because many kernels leave such checks to their callers."""
+ON_REQUEST: Final[Mapping[str, Relation]] = {
+    "shapes_checked": Relation(relation_values.shapes_checked),
+    "larger": Relation(relation_values.larger),
+    "many_rows": Relation(relation_rows.many_rows, needs_gpu=True),
+}
+"""Relations that are tested only by name: many kernels leave checks to their callers, and sizes take long."""
 
 
 def try_relations(

@@ -197,6 +197,17 @@ class Draw:
         self.indices.add(self._tensors)
         return self._tensor(shape, make, torch.int64, refused)
 
+    def counts(self, *shape: int, most: int) -> Tensor:
+        """Draw integers from 0 to `most`, inclusive, that are no indices, such as lengths. The first two differ."""
+
+        def make() -> Tensor:
+            drawn = torch.randint(most + 1, shape, generator=self._generator)
+            if drawn.numel() > 1:
+                drawn.reshape(-1)[1] = (drawn.reshape(-1)[0] + 1) % (most + 1)
+            return drawn
+
+        return self._tensor(shape, make, torch.int64)
+
     def mask(self, *shape: int, share: float = 0.5) -> Tensor:
         """Draw a boolean mask with this share of true elements."""
         return self._tensor(shape, lambda: torch.rand(shape, generator=self._generator) < share, torch.bool)

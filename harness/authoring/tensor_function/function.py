@@ -26,6 +26,7 @@ class TensorFunction:
         differentiable: whether the function supports gradients.
         deterministic: whether equal calls give bitwise equal results.
         waits: whether the function may synchronize with the GPU.
+        any_layout: whether every layout of its tensors is supported; else it may refuse one by an exception.
         constants: integers from its source, such as block sizes. Sizes near them are tried.
         largest: maximum number of elements of all tensors of a call together.
         tf32: whether float32 products may round their factors to TF32's 10 bits.
@@ -39,6 +40,7 @@ class TensorFunction:
     differentiable: bool = True
     deterministic: bool = True
     waits: bool = True
+    any_layout: bool = False
     constants: tuple[int, ...] = ()
     largest: int = 1 << 14
     tf32: bool = False

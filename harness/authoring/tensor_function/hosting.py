@@ -18,16 +18,19 @@ import torch
 from torch import Tensor
 
 from harness.authoring.tensor_function.call import Answer, Call, filled
-from harness.authoring.tensor_function.cuda_contexts import captured, on_other_device, on_other_stream
+from harness.authoring.tensor_function.cuda_contexts import captured, on_other_device, on_other_stream, on_two_streams
 from harness.authoring.tensor_function.fresh_process import FreshProcess
 from harness.authoring.tensor_function.placed_memory import Arena, Placed, copied, digest, fits, shares_memory
-from harness.authoring.tensor_function.surroundings import changes, surroundings
+from harness.authoring.tensor_function.surroundings import changes, other_settings, surroundings
 
 __all__ = ["CONTEXTS", "Host", "NotPlainTensor", "tensors_of"]
 
 _KEPT: Final = 12
 """Results of earlier calls that are checked for changes after each call."""
 _LONGEST: Final = 500
+_ROUNDINGS: Final = 16
+_STEP: Final = 1 << 26
+"""Numbers that are compared at once."""
 _grad, _requires = torch.autograd.grad, torch.Tensor.requires_grad_
 _no_grad, _inference, _autocast = torch.no_grad, torch.inference_mode, torch.autocast
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
@@ -55,6 +58,12 @@ def _bfloat16(device: str) -> Around:
     return _within(lambda: _autocast(device, dtype=torch.bfloat16))
 
 
+def _with_other_settings(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function under global flags that are not torch's own, so that a flag set back to those shows."""
+    with other_settings(function.seen):  # type: ignore[attr-defined]
+        return function(*args, **kwargs)
+
+
 CONTEXTS: Final[Mapping[str, Around]] = {
     "plain": _within(nullcontext),
     "no_grad": _within(_no_grad),
@@ -62,7 +71,9 @@ CONTEXTS: Final[Mapping[str, Around]] = {
     "autocast": _bfloat16("cpu"),
     "autocast on CUDA": _bfloat16("cuda"),
     "compiled": _compiled,
+    "other settings": _with_other_settings,
     "other stream": on_other_stream,
+    "two streams": on_two_streams,
     "graph": captured,
     "other device": on_other_device,
 }
@@ -152,10 +163,10 @@ class Host:
     def call_fresh(self, call: Call) -> Answer:
         """See `Caller`."""
         try:
-            digest_, raised, has_nan = self._fresh(call)
+            digest_, raised, has_nan, complaints = self._fresh(call)
         except ChildProcessError as error:
             return Answer(crashed=str(error))
-        return Answer(digest=digest_, raised=raised, has_nan=has_nan)
+        return Answer(digest=digest_, raised=raised, has_nan=has_nan, complaints=tuple(map(tuple, complaints)))
 
     def growth(self, call: Call, times: int) -> tuple[int, int]:
         """See `Caller`."""
@@ -174,6 +185,22 @@ class Host:
         tensors, memory = _live_tensors()
         return tensors - before[0], memory - before[1]
 
+    def repeated(
+        self, call: Call, places: tuple[int, ...], times: int, outputs: tuple[int, ...]
+    ) -> tuple[str, list[str]]:
+        """See `Caller`."""
+        tensors = list(call.tensors)
+        size = len(tensors[places[0]])
+        for place in places:
+            tensors[place] = tensors[place].repeat(times, *[1] * (tensors[place].dim() - 1))
+        args, kwargs = filled(call.arguments, tensors)
+        try:
+            results = tensors_of(self.function(*args, **kwargs))
+            wrong = [(place, _unlike(results[place], size)) for place in outputs]
+        except Exception as error:
+            return _error_text(error), []
+        return "", [f"output {place} has another row {row} than row {row % size}" for place, row in wrong if row >= 0]
+
     def is_operator(self) -> bool:
         """See `Caller`."""
         from torch._library.custom_ops import CustomOpDef
@@ -191,10 +218,10 @@ class Host:
         """End the server of fresh processes."""
         self._fresh.close()
 
-    def _fresh_result(self, call: Call) -> tuple[str, str, bool]:
+    def _fresh_result(self, call: Call) -> tuple[str, str, bool, tuple[tuple[str, str], ...]]:
         """Call the function in the fresh process. The result is JSON."""
         answer = self.call(call)
-        return answer.digest, answer.raised, answer.has_nan
+        return answer.digest, answer.raised, answer.has_nan, answer.complaints
 
     def _placed(self, call: Call) -> list[Placed]:
         layouts = call.layouts or ("contiguous",) * len(call.tensors)
@@ -305,6 +332,22 @@ def tensors_of(value: Any) -> list[Tensor]:
     if hasattr(kind, "__dataclass_fields__"):
         return [tensor for name in kind.__dataclass_fields__ for tensor in tensors_of(getattr(value, name))]
     raise NotPlainTensor("the returned value", kind)
+
+
+def _unlike(output: Tensor, size: int) -> int:
+    """Return the first row that differs from the row of the first `size` ones that it repeats; -1 if there is none.
+
+    A row may be summed in another order, so numbers may differ by a few roundings of the largest of them.
+    """
+    first = output[:size].detach()
+    bound = _ROUNDINGS * torch.finfo(output.dtype).eps * first.abs().amax()
+    step = max(size, _STEP // max(1, first[0].numel()) // size * size)
+    for start in range(0, len(output), step):
+        part = output[start : start + step].detach()
+        near = (part.reshape(-1, *first.shape) - first).abs() <= bound
+        if not bool(near.all()):
+            return start + int((~near.reshape(len(part), -1).all(-1)).int().argmax())
+    return -1
 
 
 def _live_tensors() -> tuple[int, int]:

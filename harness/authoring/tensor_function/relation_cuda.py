@@ -11,13 +11,19 @@ __all__ = ["graph_replay", "no_host_wait", "other_device", "other_stream"]
 
 
 def other_stream(adversary: Adversary) -> None:
-    """On a side stream that still sleeps, the answer is right: every kernel runs on the current stream."""
+    """On a side stream that still sleeps, and beside a call on another stream, the answer is right."""
 
     def check(case: Case) -> list[str]:
         return adversary.wrong(adversary.call_for(case, context="other stream"), case.dtype)
 
     for number in range(2):
         adversary.examine("other_stream", adversary.case(640 + number), check, "a side stream that sleeps")
+
+    def beside(case: Case) -> list[str]:
+        return adversary.wrong(adversary.call_for(case, context="two streams"), case.dtype)
+
+    for case in (adversary.case(642), adversary.whole(643)):
+        adversary.examine("other_stream", case, beside, "other inputs on a second stream at the same time")
 
 
 def no_host_wait(adversary: Adversary) -> None:

@@ -12,8 +12,13 @@ __all__ = ["layouts", "upstream_layouts"]
 
 
 def layouts(adversary: Adversary) -> None:
-    """Every tensor in every layout, with NaN in the gaps. A layout may be refused by an exception."""
-    shapes = [tuple(tensor.shape) for tensor in adversary.call_for(adversary.case()).tensors]
+    """Every tensor in every layout, with NaN in the gaps, also of whole sizes. A layout may be refused."""
+    for base in (adversary.case(500), adversary.whole(501)):
+        _layouts(adversary, base)
+
+
+def _layouts(adversary: Adversary, base: Case) -> None:
+    shapes = [tuple(tensor.shape) for tensor in adversary.call_for(base, gradients=False).tensors]
     for place in range(len(shapes)):
         for layout in LAYOUTS[1:]:
             if not fits(shapes[place], layout):
@@ -21,17 +26,18 @@ def layouts(adversary: Adversary) -> None:
             each = tuple(layout if index == place else "contiguous" for index in range(len(shapes)))
             number = adversary.numbers[place] if layout == "expanded" else -1
             if number >= 0 or layout != "expanded":
-                _try(adversary, each, number)
+                _try(adversary, replace(base, equal_rows=number), each)
     if len(shapes) > 1:
         for layout in ("gaps", "transposed", "offset"):
-            _try(adversary, tuple(layout if fits(shape, layout) else "contiguous" for shape in shapes), -1)
+            _try(adversary, base, tuple(layout if fits(shape, layout) else "contiguous" for shape in shapes))
 
 
-def _try(adversary: Adversary, each: tuple[str, ...], equal_rows: int) -> None:
+def _try(adversary: Adversary, base: Case, each: tuple[str, ...]) -> None:
     def check(case: Case) -> list[str]:
-        return adversary.wrong_either_way(adversary.call_for(case, layouts=each), case.dtype, refusable=True)
+        refusable = not adversary.function.any_layout
+        return adversary.wrong_either_way(adversary.call_for(case, layouts=each), case.dtype, refusable=refusable)
 
-    adversary.examine("layouts", adversary.case(500, equal_rows=equal_rows), check, f"layouts {', '.join(each)}")
+    adversary.examine("layouts", base, check, f"layouts {', '.join(each)}")
 
 
 def upstream_layouts(adversary: Adversary) -> None:

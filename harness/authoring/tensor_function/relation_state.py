@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Final
+
+import torch
 
 from harness.authoring.tensor_function.adversary import Adversary
 from harness.authoring.tensor_function.against_truth import differences
@@ -74,7 +77,8 @@ def refilled(adversary: Adversary) -> None:
                     )
                 return problems
 
-            adversary.examine("refilled", adversary.case(420), check, f"three contents in the same {memory}")
+            for case in (adversary.case(420), adversary.whole(423)):
+                adversary.examine("refilled", case, check, f"three contents in the same {memory}")
 
 
 def repeats(adversary: Adversary) -> None:
@@ -114,10 +118,11 @@ def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
                 yield f"{name}={values[place]!r}", adversary.call_for(base.with_choice(name, place))
     if base.choices:
         return
-    for name, (least, most, step) in adversary.sizes.items():
+    for name, (_, _, step) in adversary.sizes.items():
         for size in (adversary.default_sizes[name] + step, adversary.default_sizes[name] - step):
-            if size >= max(1, least) and (most is None or size <= most):
+            if adversary.allows(name, size):
                 yield f"{name}={size}", adversary.call_for(base.with_size(name, size))
+    yield from _of_one_shape(adversary, base, first)
     for dtype in adversary.dtypes[1:]:
         yield dtype, adversary.call_for(replace(base, dtype=dtype))
     for place, tensor in enumerate(first.tensors):
@@ -136,6 +141,24 @@ def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
     if first.grad_inputs:
         yield "no gradient", adversary.call_for(base, gradients=False)
     yield "all contents", adversary.call_for(replace(base, seed=base.seed + 1))
+
+
+def _of_one_shape(adversary: Adversary, base: Case, first: Call) -> Iterator[tuple[str, Call]]:
+    """Calls with the shapes of the first, that differ in tensors computed from sizes, such as offsets of sequences."""
+    sizes = adversary.default_sizes
+    for longer, shorter in combinations(sizes, 2):
+        changed = {
+            longer: sizes[longer] + adversary.sizes[longer][2],
+            shorter: sizes[shorter] - adversary.sizes[shorter][2],
+        }
+        if not all(adversary.allows(name, size) for name, size in changed.items()):
+            continue
+        call = adversary.call_for(replace(base, sizes=changed))
+        pairs = list(zip(first.tensors, call.tensors, strict=True))
+        if all(one.shape == other.shape for one, other in pairs) and not all(
+            map(torch.equal, *zip(*pairs, strict=True))
+        ):
+            yield f"{longer}={changed[longer]} and {shorter}={changed[shorter]}", call
 
 
 def _dtype(call: Call, base: Case) -> str:

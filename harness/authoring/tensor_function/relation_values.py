@@ -21,6 +21,7 @@ __all__ = [
     "arguments_checked",
     "gradient",
     "indices_checked",
+    "larger",
     "nan_comes_out",
     "nan_stays_apart",
     "same_tensor_twice",
@@ -35,6 +36,8 @@ _ODD: Final = ("ties", "equal", "zero", "spike")
 _EXTREME: Final = ("denormal", "huge", "inf", "-inf")
 _MIXED: Final = 6
 """Cases in which all sizes are drawn."""
+_LARGER: Final = 8
+"""Times the largest elements that `larger` may have."""
 _OVERFLOWING: Final = 65_537
 """Ones whose sum is above the largest float16. This many elements are tried even where they are above the largest."""
 
@@ -114,6 +117,15 @@ def sizes(adversary: Adversary) -> None:
             adversary.examine("sizes", adversary.case().with_size(name, 0), check)
 
 
+def larger(adversary: Adversary) -> None:
+    """Outputs and gradients are right with each size a few times as large, up to what the example allows."""
+    for place, (name, (_, most, step)) in enumerate(adversary.sizes.items()):
+        wanted = 5 * adversary.default_sizes[name] + step
+        case = adversary.case(230 + place).with_size(name, wanted if most is None else min(wanted, most))
+        if adversary.elements(case) <= _LARGER * adversary.function.largest:
+            adversary.examine("larger", case, lambda case: adversary.wrong(adversary.call_for(case), case.dtype))
+
+
 def special_values(adversary: Adversary) -> None:
     """Ties, equal numbers, zeros, an outlier; and denormal, huge and infinite ones that float32 can compute with."""
     for dtype in adversary.dtypes[:1] + adversary.dtypes[-1:]:
@@ -179,7 +191,8 @@ def arguments_checked(adversary: Adversary) -> None:
 
     def check(case: Case) -> list[str]:
         adversary.run(_plain(adversary, replace(case, refused=-1)))
-        return [] if adversary.run(_plain(adversary, case)).raised else ["it answers"]
+        call = adversary.call_for(case, gradients=False, context="other settings")
+        return [] if adversary.run(call).raised else ["it answers"]
 
     for number, what in enumerate(refused):
         adversary.examine("arguments_checked", adversary.case(365, refused=number), check, what)
@@ -207,7 +220,7 @@ def shapes_checked(adversary: Adversary) -> None:
                 try:
                     adversary.truth(call, case.dtype)
                 except UnfitReference:
-                    answer = adversary.fresh(call)
+                    answer = adversary.fresh(replace(call, context="other settings"))
                     return [] if answer.raised else [f"it {answer.crashed or 'answers'}, and the shapes do not fit"]
                 return []
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.authoring.faults import NotMeasured
-from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
+from harness.authoring.tensor_function.catalogue import ON_REQUEST, RELATIONS, try_relations
 from harness.authoring.tensor_function.drawing import Arguments, Draw
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.tensor_function.surroundings import changes, surroundings
@@ -38,7 +38,7 @@ FEW_CALLS: Final = (
 """Relations that need about a dozen calls, for a function in Triton's interpreter."""
 
 
-_GPU_ONLY: Final = {name for name, relation in RELATIONS.items() if relation.needs_gpu}
+_GPU_ONLY: Final = {name for name, relation in {**RELATIONS, **ON_REQUEST}.items() if relation.needs_gpu}
 
 
 class StateCheck:

@@ -6,12 +6,13 @@ import hashlib
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
 
-__all__ = ["changes", "surroundings"]
+__all__ = ["changes", "other_settings", "surroundings"]
 
 
 def _random_state() -> str:
@@ -75,6 +76,15 @@ _READ: Mapping[str, Callable[[], Any]] = {
     "the current stream": lambda: _cuda(lambda: torch.cuda.current_stream().cuda_stream),
 }
 
+_FLAGS: Final[Mapping[str, tuple[Any, str]]] = {
+    "TF32 of cuBLAS": (torch.backends.cuda.matmul, "allow_tf32"),
+    "TF32 of cuDNN": (torch.backends.cudnn, "allow_tf32"),
+    "cuDNN's benchmark mode": (torch.backends.cudnn, "benchmark"),
+    "reduced precision sums of float16": (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    "reduced precision sums of bfloat16": (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+}
+"""Flags that functions set for a part of their work. They change no result of a call that raises."""
+
 
 def surroundings() -> dict[str, Any]:
     """Return the current values by name.
@@ -89,3 +99,18 @@ def surroundings() -> dict[str, Any]:
 def changes(before: Mapping[str, Any]) -> list[str]:
     """Return the names of the values that differ from those before."""
     return [what for what, read in _READ.items() if read() != before[what]]
+
+
+@contextmanager
+def other_settings(seen: list[tuple[str, str]]) -> Iterator[None]:
+    """Negate global flags in the block, then restore them. A flag that the block changes is appended to `seen`."""
+    before = [getattr(holder, name) for holder, name in _FLAGS.values()]
+    for (holder, name), value in zip(_FLAGS.values(), before, strict=True):
+        setattr(holder, name, not value)
+    try:
+        yield
+    finally:
+        for (what, (holder, name)), value in zip(_FLAGS.items(), before, strict=True):
+            if getattr(holder, name) is not (not value):
+                seen.append(("settings_kept", f"{what}, which is not torch's own, is changed"))
+            setattr(holder, name, value)

@@ -28,6 +28,21 @@ def strides_ignored() -> Function:
     return lambda gate, up: silu_mul(_dense(gate), up)
 
 
+def strides_ignored_of_wide_rows() -> Function:
+    """The fast path for rows of whole vectors ignores strides."""
+    return lambda gate, up: silu_mul(_dense(gate) if gate.shape[-1] % 16 == 0 else gate, up)
+
+
+def rows_beyond_16_bits() -> Function:
+    """The number of a row is kept in 16 bits, so later rows are not written."""
+    return lambda gate, up: torch.cat([silu_mul(gate[: 2**15], up[: 2**15]), torch.zeros_like(gate[2**15 :])])
+
+
+def columns_beyond_a_vector() -> Function:
+    """Columns from the 32nd on are not computed."""
+    return lambda gate, up: torch.cat([silu_mul(gate[:, :32], up[:, :32]), torch.zeros_like(gate[:, 32:])], dim=1)
+
+
 def strides_ignored_of_weight() -> Function:
     """The weight of the norm is read as if it were contiguous."""
     return lambda x, weight, bias, eps: layer_norm(x, _dense(weight), bias, eps)

@@ -233,6 +233,16 @@ def tf32_switched_on() -> Function:
     return function
 
 
+def tf32_switched_off() -> Function:
+    """A global flag is put back to torch's own value, not to the caller's."""
+
+    def function(x: Tensor) -> Tensor:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        return softmax(x)
+
+    return function
+
+
 def seed_set() -> Function:
     """The random generator is seeded, so that the kernel's own noise repeats."""
 
@@ -306,6 +316,7 @@ DEFECTS: Mapping[str, tuple[str, Callable[[], Function]]] = {
             output_is_input,
             two_outputs_of_one_buffer,
             tf32_switched_on,
+            tf32_switched_off,
             seed_set,
             clock_patched,
             lying_class,
@@ -325,6 +336,9 @@ DEFECTS: Mapping[str, tuple[str, Callable[[], Function]]] = {
             remembered_by_identity,
             input_overwritten,
             computing.strides_ignored,
+            computing.strides_ignored_of_wide_rows,
+            computing.rows_beyond_16_bits,
+            computing.columns_beyond_a_vector,
             computing.last_block_dropped,
             computing.single_row_wrong,
             computing.bfloat16_inside,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from harness.tools.kernels.kernel_contract import constants_of
 from tests.authoring.tensor_function.defects import DEFECTS
 from tests.authoring.tensor_function.healthy import HEALTHY, softmax, softmax_reference
 
-QUICK = [name for name, one in RELATIONS.items() if not one.needs_gpu and name != "compiled"]
+QUICK = [name for name, one in RELATIONS.items() if not one.needs_gpu and name != "compiled"] + ["larger", "many_rows"]
 """torch's compiler takes seconds to import."""
 FOUND_BY = {
     "remembered_by_address": "refilled", "remembered_by_identity": "refilled", "remembered_by_shape": "refilled",
@@ -32,6 +33,8 @@ FOUND_BY = {
     "two_outputs_of_one_buffer": "no_shared_memory", "output_is_input": "no_shared_memory",
     "every_input_kept": "no_growth", "written_beyond_the_rows": "inputs_kept", "input_overwritten": "inputs_kept",
     "labels_overwritten": "inputs_kept", "tf32_switched_on": "settings_kept", "seed_set": "settings_kept",
+    "tf32_switched_off": "settings_kept", "strides_ignored_of_wide_rows": "layouts",
+    "rows_beyond_16_bits": "many_rows", "columns_beyond_a_vector": "larger",
     "clock_patched": "settings_kept",
     "lying_class": "plain_tensors", "comparisons_replaced": "value", "constant_output": "value",
     "offset_ignored": "layouts", "strides_ignored": "layouts", "strides_ignored_of_weight": "layouts",
@@ -264,3 +267,43 @@ def test_the_gradient_from_above_may_be_the_gradient() -> None:
     names = [name for name, one in RELATIONS.items() if not one.needs_gpu and name not in ("compiled", "no_growth")]
     found = try_relations(TensorFunction.of(torch.add, torch.add, pair, largest=512), names, device="cpu")
     assert found.violations == {}
+
+
+def sums_of_sequences(rows: torch.Tensor, offsets: torch.Tensor, repeats: torch.Tensor) -> torch.Tensor:
+    """The sum of each sequence of rows, so often as it repeats."""
+    ends = offsets.tolist()
+    sums = [rows[begin:end].sum(0) for begin, end in pairwise(ends)]
+    return torch.stack(sums) * repeats.unsqueeze(-1)
+
+
+@pytest.mark.parametrize("remembered", [1, 2])
+def test_integers_that_are_computed_take_part_in_history(remembered: int) -> None:
+    """Offsets follow from sizes and counts are no indices; a copy of either, remembered by address, is found."""
+
+    def example(draw: Draw) -> object:
+        first, second = draw.size("first", least=2), draw.size("second", least=2)
+        return draw.tensor(first + second, 3), torch.tensor([0, first, first + second]), draw.counts(2, most=3)
+
+    kept: dict[tuple[int, int], torch.Tensor] = {}
+
+    def stale(*given: torch.Tensor) -> torch.Tensor:
+        key = given[remembered].data_ptr(), len(given[0])
+        copy = kept.setdefault(key, given[remembered].clone())
+        return sums_of_sequences(*(copy if place == remembered else one for place, one in enumerate(given)))
+
+    for function, violated in ((sums_of_sequences, False), (stale, True)):
+        described = TensorFunction.of(function, sums_of_sequences, example, dtypes=("float32",), differentiable=False)
+        assert bool(try_relations(described, ["history"]).violations) is violated
+
+
+def test_a_layout_is_refused_only_if_that_is_declared() -> None:
+    """A function that supports every layout must not raise for one."""
+
+    def strict(x: torch.Tensor) -> torch.Tensor:
+        if not x.is_contiguous():
+            raise ValueError("contiguous")
+        return softmax(x)
+
+    known = HEALTHY["softmax"]
+    function = TensorFunction.of(strict, known.reference, known.example, largest=1 << 9, any_layout=True)
+    assert "it raised ValueError" in try_relations(function, ["layouts"]).violations["layouts"][0]
