@@ -24,7 +24,8 @@ def fused_rows(
 
     Args:
         logits, towards: student's and teacher's [rows, vocabulary], float32, contiguous, on one GPU.
-        labels: [rows] int64, one outside the vocabulary gives a loss of NaN; tokens: how many of all rows count, an int64 scalar on the GPU.
+        labels: [rows] int64; one outside the vocabulary gives a loss of NaN.
+        tokens: how many of all rows count, an int64 scalar on the GPU.
     """
     rows, vocabulary = student_logits.shape
     losses = torch.empty(rows, device=student_logits.device, dtype=torch.float32)
