@@ -22,7 +22,7 @@ _ELEMENTS: Final = 2**31 + 1
 """More elements than 32 bits count."""
 _WIDE: Final = 4096
 """The size of the other dimensions for so many elements, so that the rows are not too many."""
-_SHARE: Final = 5
+_SHARE: Final = 3
 """Times the bytes of its inputs that a call may need."""
 _DRAWN: Final = 2**22
 """The most elements to draw, before rows repeat."""
@@ -104,4 +104,8 @@ def _widens(adversary: Adversary, base: Case, name: str, places: tuple[int, ...]
 
 
 def _free(tensor: Tensor) -> int:
-    return torch.cuda.mem_get_info(tensor.device)[0] if tensor.is_cuda else 0
+    """Return the bytes of the GPU that are free, with those that torch keeps for itself; 0 for a CPU."""
+    if not tensor.is_cuda:
+        return 0
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(tensor.device)[0]
