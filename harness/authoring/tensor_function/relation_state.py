@@ -77,7 +77,12 @@ def refilled(adversary: Adversary) -> None:
                     )
                 return problems
 
-            for case in (adversary.case(420), adversary.whole(423)):
+            cases = (
+                [adversary.case(420)]
+                if gradients or memory == "objects"
+                else [adversary.case(420), adversary.whole(423)]
+            )
+            for case in cases:
                 adversary.examine("refilled", case, check, f"three contents in the same {memory}")
 
 
