@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Final, final
 
 import torch
+from torch.compiler import set_stance
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -39,15 +40,20 @@ def falsify(trial: Trial[Paths]) -> None:
     is_counted = trial.device == "cpu"
     with trial.subject_fault():
         batch = trial.subject.batch()
-        with StepInputs() as inputs:  # not during timing, because recording takes time
-            trial.subject.parts(_PATH, batch, _WARMUP, lambda: None, time.perf_counter)
+        rows = trial.parameters["watched"]
+        pieces = list(map(Batch, batch.tokens.split(rows), batch.targets.split(rows)))
+        # Not during timing, because recording takes time. Operators are recorded, which compiled steps do not have.
+        with set_stance("force_eager"), StepInputs() as inputs:
+            for piece in pieces:
+                trial.subject.parts(_PATH, piece, _WARMUP, lambda: None, time.perf_counter)
         with sdpa_kernel(SDPBackend.MATH) if is_counted else nullcontext():
             if is_counted:
                 with _Operations() as clock:
                     measured = [_measured(trial, batch, clock.synchronize, clock)]
             else:
                 measured = [_measured(trial, batch, torch.cuda.synchronize, time.perf_counter) for _ in range(_ROUNDS)]
-            waiting_error = _error_where_waiting_counts(trial, batch)
+            with set_stance("force_eager"):
+                waiting_error = _error_where_waiting_counts(trial, pieces[0])
     first = [share for before, _, _ in measured for share in _forward_shares(before)]
     second = [share for _, _, after in measured for share in _forward_shares(after)]
     _measure_inputs(trial, batch, inputs)
@@ -132,8 +138,10 @@ def _measure_inputs(trial: Trial[Paths], batch: Batch, inputs: StepInputs) -> No
     here = {tensor.untyped_storage().data_ptr() for tensor in (batch.tokens, batch.targets)}
     trial.measure(
         right_rows=[
-            right_rows(text, tokens, targets, parameters["sequence"], ignored)
-            for tokens, targets in zip(inputs.tokens, inputs.targets, strict=False)
+            right_rows(text, zip(tokens, targets, strict=False), parameters["sequence"], ignored)
+            for tokens, targets in (
+                (inputs.tokens[step::_WARMUP], inputs.targets[step::_WARMUP]) for step in range(_WARMUP)
+            )
         ],
         read_in_place=[len(here.intersection(places)) for places in inputs.places],
         logit_bits=inputs.logit_bits,

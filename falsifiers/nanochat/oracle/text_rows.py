@@ -33,19 +33,23 @@ def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
     return torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encoder.encode_batch(texts)])
 
 
-def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ignored: int) -> int:
+def right_rows(text: Tensor, pieces: Iterable[tuple[Tensor, Tensor]], sequence: int, ignored: int) -> int:
     """Return the number of distinct rows that are substrings of a text with their next tokens as targets.
 
     Args:
         text: token ids [any].
-        tokens: ids [rows, sequence]; rows of another length do not count.
-        targets: as many ids as there are tokens.
+        pieces: tokens [rows, sequence] and as many targets; rows of another length do not count.
         ignored: how many targets are -1, the first ones of each row.
     """
-    if tokens.shape[1:] != (sequence,) or targets.numel() != tokens.numel():
-        return 0
-    rows = zip(tokens, targets.view_as(tokens), strict=True)
-    return len({tuple(row[0].tolist()) for row in rows if _right(text, *row, ignored)})
+    return len(
+        {
+            tuple(row[0].tolist())
+            for tokens, targets in pieces
+            if tokens.shape[1:] == (sequence,) and targets.numel() == tokens.numel()
+            for row in zip(tokens, targets.view_as(tokens), strict=True)
+            if _right(text, *row, ignored)
+        }
+    )
 
 
 def _right(text: Tensor, tokens: Tensor, targets: Tensor, ignored: int) -> bool:

@@ -8,7 +8,7 @@
 | own | torch | our fused loss |
 
 Liger's kernels need a GPU. On a CPU, torch operations replace its normalisation, and our loss in chunks of the same
-size replaces its loss.
+size replaces its loss. If the parameter `compiled` is true, torch.compile compiles losses and blocks.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch._dynamo import config as dynamo
+from torch._inductor import config as inductor
 
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
 from falsifiers.nanochat.reference.model import (
@@ -43,6 +45,10 @@ class KernelPaths:
         self.device, self.seed = setting.device, setting.seed
         names = ("layers", "width", "heads", "vocabulary", "sequence")
         self.shape = Shape(**{name: self.asked[name] for name in names})
+        self.is_compiled = self.asked.get("compiled", False)
+        if self.is_compiled:
+            dynamo.capture_scalar_outputs = True
+            inductor.compile_threads = 1  # few kernels need no pool of compiler processes
 
     def batch(self) -> Batch:
         """Rows of the project's own text."""
@@ -53,6 +59,10 @@ class KernelPaths:
         return Batch(tokens.to(self.device), targets.to(self.device))
 
     def loss(self, path: str) -> HeadLoss:
+        loss = self._eager_loss(path)
+        return torch.compile(loss, dynamic=False) if self.is_compiled else loss
+
+    def _eager_loss(self, path: str) -> HeadLoss:
         if path in ("liger", "triton"):
             return _liger_loss if self.device != "cpu" else _in_chunks_of_liger
         return {"current": plain_loss, "own": fused_loss}[path]
@@ -70,7 +80,11 @@ class KernelPaths:
             for block in model.blocks:
                 torch.nn.init.normal_(block.output.weight, std=self.shape.width**-0.5)
                 torch.nn.init.normal_(block.down.weight, std=self.shape.width**-0.5)
-        return model.to(getattr(torch, self.asked["dtype"]))
+        model = model.to(getattr(torch, self.asked["dtype"]))
+        if self.is_compiled:
+            for block in model.blocks:  # all blocks of all models share the code of the first
+                block.compile(dynamic=False)
+        return model
 
     def forward(self, model: torch.nn.Module, batch: Batch) -> Tensor:
         loss: Tensor = model(batch.tokens, batch.targets)

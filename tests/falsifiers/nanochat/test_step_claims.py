@@ -61,16 +61,17 @@ def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
     """A row is wrong if it is reversed, of another length, or has another target."""
     text = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])
     tokens, targets = torch.tensor([[1, 4, 1], [5, 9, 2]]), torch.tensor([[4, 1, 5], [9, 2, 6]])
-    assert right_rows(text, tokens, targets, 3, ignored=0) == 2
-    assert right_rows(text, tokens, targets.flatten(), 3, ignored=0) == 2
-    assert right_rows(text, tokens, targets.roll(1, 0), 3, ignored=0) == 0
-    assert right_rows(text.flip(0), tokens, targets, 3, ignored=0) == 0
-    assert right_rows(text, tokens, targets, 4, ignored=0) == 0
-    assert right_rows(text, tokens, targets[:, 1:], 3, ignored=0) == 0
-    assert right_rows(text, tokens[[0, 0]], targets[[0, 0]], 3, ignored=0) == 1  # a row that is there twice
+    assert right_rows(text, [(tokens, targets)], 3, ignored=0) == 2
+    assert right_rows(text, [(tokens, targets.flatten())], 3, ignored=0) == 2
+    assert right_rows(text, [(tokens, targets.roll(1, 0))], 3, ignored=0) == 0
+    assert right_rows(text.flip(0), [(tokens, targets)], 3, ignored=0) == 0
+    assert right_rows(text, [(tokens, targets)], 4, ignored=0) == 0
+    assert right_rows(text, [(tokens, targets[:, 1:])], 3, ignored=0) == 0
+    assert right_rows(text, [(tokens[[0, 0]], targets[[0, 0]])], 3, ignored=0) == 1  # a row that is there twice
+    assert right_rows(text, [(tokens, targets), (tokens[:1], targets[:1])], 3, ignored=0) == 2
     targets[0, 0] = -1
-    assert right_rows(text, tokens, targets, 3, ignored=0) == 1
-    assert right_rows(text, tokens, targets, 3, ignored=1) == 1
+    assert right_rows(text, [(tokens, targets)], 3, ignored=0) == 1
+    assert right_rows(text, [(tokens, targets)], 3, ignored=1) == 1
 
 
 @pytest.mark.parametrize(
