@@ -8,7 +8,10 @@
 | own | torch | our fused loss |
 
 Liger's kernels need a GPU. On a CPU, torch operations replace its normalisation, and our loss in chunks of the same
-size replaces its loss. If the parameter `compiled` is true, torch.compile compiles losses and blocks.
+size replaces its loss.
+
+If the parameter `compiled` is true, torch.compile compiles the blocks and the loss of the path "current". The fused
+losses consist of kernels already.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +20,6 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
-from torch._dynamo import config as dynamo
 from torch._inductor import config as inductor
 
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
@@ -47,7 +49,6 @@ class KernelPaths:
         self.shape = Shape(**{name: self.asked[name] for name in names})
         self.is_compiled = self.asked.get("compiled", False)
         if self.is_compiled:
-            dynamo.capture_scalar_outputs = True
             inductor.compile_threads = 1  # few kernels need no pool of compiler processes
 
     def batch(self) -> Batch:
@@ -59,13 +60,11 @@ class KernelPaths:
         return Batch(tokens.to(self.device), targets.to(self.device))
 
     def loss(self, path: str) -> HeadLoss:
-        loss = self._eager_loss(path)
-        return torch.compile(loss, dynamic=False) if self.is_compiled else loss
-
-    def _eager_loss(self, path: str) -> HeadLoss:
         if path in ("liger", "triton"):
             return _liger_loss if self.device != "cpu" else _in_chunks_of_liger
-        return {"current": plain_loss, "own": fused_loss}[path]
+        if path == "own":
+            return fused_loss
+        return torch.compile(plain_loss, dynamic=False) if self.is_compiled else plain_loss
 
     def norm(self, path: str) -> Norm:
         if path != "liger":
