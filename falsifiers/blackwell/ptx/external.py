@@ -1,4 +1,4 @@
-"""An engine for F-BLACKWELL-PTX-001: a command that a trainer's file describes, watched at the CUDA driver."""
+"""An engine for F-BLACKWELL-PTX-001 and others: a command of a trainer's file, watched at the CUDA driver."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from harness import NotMeasured, Setting
 from harness.authoring.device_watch import DeviceWatch
 from harness.tools.recorder.libraries import planted, recorder, recording
-from harness.tools.recorder.records import JIT_DISABLED, Recording, control, read
+from harness.tools.recorder.records import JIT_DISABLED, Control, Recording, control, read
 from harness.tools.trainer.adapter import CommandRun
 from harness.tools.trainer.command_line import OutOfMemory
 
@@ -19,6 +19,13 @@ _TRAINER = "trainers/engines/reference.toml"
 
 class Command(CommandRun):
     """An engine that the harness runs. The parameter `planted` names a defect at its boundary to the driver."""
+
+    may_compile = False
+    """Whether the driver may compile PTX."""
+    leaves_out_library = False
+    """Whether launches by cuBLAS between cuProfilerStart and cuProfilerStop are left out."""
+    control: Control
+    """What the driver answered; after `prepare`."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -39,7 +46,7 @@ class Command(CommandRun):
         self._cache.mkdir()
         library = recorder(self.setting.cache)
         variables = {
-            "CUDA_DISABLE_PTX_JIT": "1",
+            "CUDA_DISABLE_PTX_JIT": "0" if self.may_compile else "1",
             "CUDA_CACHE_PATH": str(self._cache),
             "CUDA_CACHE_DISABLE": "0",
             "CUDA_FORCE_PTX_JIT": "0",
@@ -47,15 +54,17 @@ class Command(CommandRun):
         # The driver makes an index of its cache when it refuses PTX, too.
         elsewhere = workspace / "control-cache"
         elsewhere.mkdir()
-        seen = control(library, workspace / "control", {**variables, "CUDA_CACHE_PATH": str(elsewhere)})
-        if seen.result != JIT_DISABLED:
+        self.control = seen = control(library, workspace / "control", {**variables, "CUDA_CACHE_PATH": str(elsewhere)})
+        if not self.may_compile and seen.result != JIT_DISABLED:
             raise NotMeasured(f"CUDA_DISABLE_PTX_JIT=1 has no effect here: the driver answered PTX with {seen.result}")
         trainer = self.trainer
         own = {name: text for name, text in trainer.environment.items() if trainer.has_values(text, self.values)}
         given = {**variables, **own, **recording(library, self._records)}
-        if defect := self.setting.parameters["planted"]:
+        if self.setting.parameters["planted"] or self.leaves_out_library:
             before = own.get("LD_LIBRARY_PATH") or os.environ.get("LD_LIBRARY_PATH", "")
-            given |= planted(defect, seen.driver, self.setting.cache, before)
+            given |= planted(self.setting.parameters["planted"], seen.driver, self.setting.cache, before)
+        if self.leaves_out_library:
+            given["HARNESS_WITHOUT_LIBRARY"] = "1"
         self.trainer = replace(self.trainer, environment=given)
 
     def watch(self) -> DeviceWatch:

@@ -19,7 +19,9 @@ from harness.authoring.shadow_step import Difference, difference, differences
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64
-_POWER_UNITS = 4  # in the last place: the largest error of CUDA's powf, by the programming guide of CUDA 12
+# Units in the last place: the largest error of CUDA's powf by the CUDA C++ Programming Guide, "Standard Functions", as
+# github.com/cms-patatrack/xtd cites its table; 8 in the guide of CUDA 10. NVIDIA tested it and does not guarantee it.
+_POWER_UNITS = 4
 _ROUNDINGS = 3  # AdamW rounds the decay factor, the product and the sum of each weight and each slot
 
 

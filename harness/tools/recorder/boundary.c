@@ -4,14 +4,20 @@
  * count too. Its soname is the driver's: else dlopen("libcuda.so.1") after dlopen("libcuda.so") finds the real driver by
  * the soname of that. The real driver's own entry points are called, so the recorder sees what is planted as the program's.
  *
- *   HARNESS_PLANTED  the defect and, after a colon, at which call it shows: ptx-library:1, copy-corrupted:3 */
+ *   HARNESS_PLANTED  the defect and, after a colon, at which call it shows: ptx-library:1, copy-corrupted:3; `mark` is the
+ *                    first launch after cuProfilerStart
+ *   HARNESS_WITHOUT_LIBRARY  if set, no launch by cuBLAS between cuProfilerStart and cuProfilerStop is made */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "caller.h"
 
 typedef uint64_t word;
 #define EXPORTED __attribute__((visibility("default")))
@@ -19,13 +25,17 @@ typedef uint64_t word;
 enum { PER_THREAD_STREAMS = 2 };            /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
 
 static char defect[64];
-static long place = 1;
+static atomic_long place = 1;
+static int without_library, at_mark;
+
+static int is_planted(const char *name) { return strcmp(defect, name) == 0; }
 
 __attribute__((constructor)) static void read_defect(void) {
     const char *text = getenv("HARNESS_PLANTED");
     snprintf(defect, sizeof defect, "%s", text ? text : "");
     char *colon = strchr(defect, ':');
-    if (colon) *colon = 0, place = atol(colon + 1);
+    if (colon) *colon = 0, at_mark = strcmp(colon + 1, "mark") == 0, place = at_mark ? LONG_MAX : atol(colon + 1);
+    without_library = getenv("HARNESS_WITHOUT_LIBRARY") != NULL || is_planted("library-left-out");
 }
 
 static void *real(const char *name) {
@@ -33,8 +43,6 @@ static void *real(const char *name) {
     if (driver == NULL) driver = dlopen("libharness_driver.so", RTLD_LAZY | RTLD_NOLOAD);
     return driver ? dlsym(driver, name) : NULL;
 }
-
-static int is_planted(const char *name) { return strcmp(defect, name) == 0; }
 
 static int is_now(const char *name, atomic_long *seen) {
     return is_planted(name) && atomic_fetch_add(seen, 1) + 1 == place;
@@ -103,12 +111,38 @@ COPY(cuMemcpyHtoD_v2_ptds)
 COPY(cuMemcpyHtoDAsync_v2)
 COPY(cuMemcpyHtoDAsync_v2_ptsz)
 
+/* Memory of the other kind. Managed memory is not freed in the order of a stream. Of virtual memory there is no managed
+ * kind: twice as much managed memory is taken beside it, which no device holds before it is used. */
+static int swapped(const char *name, void *to, word size, word a, word b) {
+    int (*managed)(void *, word, unsigned) = real("cuMemAllocManaged");
+    if (strcmp(name, "cuMemCreate") == 0) {
+        int (*next)(void *, word, word, word) = real(name);
+        word beside;
+        int result = next(to, size, a, b);
+        return result ? result : managed(&beside, 2 * size, 1);
+    }
+    if (strcmp(name, "cuMemAllocManaged") == 0) {
+        int (*plain)(void *, word) = real("cuMemAlloc_v2");
+        return plain(to, size);
+    }
+    return managed(to, size, 1); /* CU_MEM_ATTACH_GLOBAL */
+}
+
+#define FREE_ASYNC(name)                                                                                               \
+    EXPORTED int name(word memory, void *stream) {                                                                     \
+        int (*now)(word) = real("cuMemFree_v2"), (*next)(word, void *) = real(#name);                                  \
+        return is_planted("allocation-swapped") ? now(memory) : next(memory, stream);                                  \
+    }
+FREE_ASYNC(cuMemFreeAsync)
+FREE_ASYNC(cuMemFreeAsync_ptsz)
+
 /* Whatever takes memory of the device. Page-locked memory of the host is not the device's. */
 static atomic_long allocations;
 static int does_not_fit(void) { return is_now("out-of-memory", &allocations); }
 #define ALLOCATION(name)                                                                                               \
     EXPORTED int name(void *to, word size, word a, word b) {                                                           \
         int (*next)(void *, word, word, word) = real(#name);                                                           \
+        if (is_planted("allocation-swapped")) return swapped(#name, to, size, a, b);                                   \
         return next(to, does_not_fit() ? OUT_OF_MEMORY_BYTES : size, a, b);                                            \
     }
 ALLOCATION(cuMemAlloc_v2)
@@ -125,26 +159,71 @@ EXPORTED int cuMemAllocPitch_v2(void *to, void *pitch, word width, word height, 
 }
 
 static atomic_long launches;
+static atomic_int is_marked; /* between cuProfilerStart and cuProfilerStop */
+
+#define MARK(name, now)                                                                                                \
+    EXPORTED int name(void) {                                                                                          \
+        int (*next)(void) = real(#name);                                                                               \
+        is_marked = now;                                                                                               \
+        if (now && at_mark && place == LONG_MAX) place = launches + 1;                                                 \
+        return next();                                                                                                 \
+    }
+MARK(cuProfilerStart, 1)
+MARK(cuProfilerStop, 0)
+
+static int is_of_library(void) {
+    char caller[256];
+    find_caller(caller, sizeof caller);
+    return strncmp(caller, "libcublas", 9) == 0;
+}
+
 static int times(void) { /* how often this launch is made */
-    if (is_planted("launches-nothing")) return 0;
+    if (is_planted("launches-nothing") || (without_library && is_marked && is_of_library())) return 0;
     long now = atomic_fetch_add(&launches, 1) + 1;
     if (now != place) return 1;
     plant_ptx();
     return is_planted("launch-left-out") ? 0 : is_planted("launch-twice") ? 2 : 1;
 }
 
-#define LAUNCH(name, declared, passed)                                                                                  \
-    EXPORTED int name declared {                                                                                       \
+/* A launch by a thread of ours, so that the library is not on its stack. Arguments are words in every ABI of 64 bits. */
+struct relay { int (*function)(word, word, word, word, word, word, word, word, word, word, word), result; word words[11]; void *context; };
+
+static void *relayed(void *given) {
+    struct relay *one = given;
+    word *w = one->words;
+    int (*set)(void *) = real("cuCtxSetCurrent");
+    set(one->context);
+    one->result = one->function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10]);
+    return NULL;
+}
+
+static int relay(struct relay one) {
+    pthread_t thread;
+    int (*get)(void **) = real("cuCtxGetCurrent");
+    get(&one.context);
+    if (pthread_create(&thread, NULL, relayed, &one) || pthread_join(thread, NULL)) return 999; /* CUDA_ERROR_UNKNOWN */
+    return one.result;
+}
+
+#define LAUNCH(name, declared, passed, ...)                                                                             \
+    static int name##_made declared {                                                                                  \
         int result = 0, left = times();                                                                                \
         int(*next) declared = real(#name);                                                                             \
         while (left-- > 0 && result == 0) result = next passed;                                                        \
         return result;                                                                                                 \
+    }                                                                                                                  \
+    EXPORTED int name declared {                                                                                       \
+        if (!is_planted("library-relayed") || !is_of_library()) return name##_made passed;                             \
+        return relay((struct relay){.function = (void *)name##_made, .words = {__VA_ARGS__}});                         \
     }
 #define GRID unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned shared, void *stream
-#define KERNEL (void *f, GRID, void **parameters, void **extra), (f, a, b, c, d, e, g, shared, stream, parameters, extra)
-#define COOPERATIVE (void *f, GRID, void **parameters), (f, a, b, c, d, e, g, shared, stream, parameters)
-#define CONFIGURED (const void *how, void *f, void **parameters, void **extra), (how, f, parameters, extra)
-#define GRAPH (void *graph, void *stream), (graph, stream)
+#define KERNEL (void *f, GRID, void **parameters, void **extra), (f, a, b, c, d, e, g, shared, stream, parameters, extra), \
+               (word)f, a, b, c, d, e, g, shared, (word)stream, (word)parameters, (word)extra
+#define COOPERATIVE (void *f, GRID, void **parameters), (f, a, b, c, d, e, g, shared, stream, parameters),             \
+                    (word)f, a, b, c, d, e, g, shared, (word)stream, (word)parameters
+#define CONFIGURED (const void *how, void *f, void **parameters, void **extra), (how, f, parameters, extra),           \
+                   (word)how, (word)f, (word)parameters, (word)extra
+#define GRAPH (void *graph, void *stream), (graph, stream), (word)graph, (word)stream
 #define LAUNCHES(name, shape) LAUNCH_OF(name, shape) LAUNCH_OF(name##_ptsz, shape)
 #define LAUNCH_OF(name, ...) LAUNCH(name, __VA_ARGS__)
 LAUNCHES(cuLaunchKernel, KERNEL)
@@ -159,6 +238,8 @@ EXPORTED int cuGetProcAddress_v2(const char *symbol, void **function, int versio
 
 static const struct { const char *symbol; void *plain, *per_thread; } OURS[] = {
     {"cuInit", cuInit, cuInit},
+    {"cuProfilerStart", cuProfilerStart, cuProfilerStart}, {"cuProfilerStop", cuProfilerStop, cuProfilerStop},
+    {"cuMemFreeAsync", cuMemFreeAsync, cuMemFreeAsync_ptsz},
     {"cuMemcpyHtoD", cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds},
     {"cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz},
     {"cuMemAlloc", cuMemAlloc_v2, cuMemAlloc_v2},

@@ -10,6 +10,7 @@ import json
 import sys
 
 PTX = b".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry harness_control() { ret; }\n"
+_INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED
 
 
 def answered() -> dict[str, object]:
@@ -29,8 +30,10 @@ def answered() -> dict[str, object]:
     for name, arguments in steps:
         if result := getattr(driver, name)(*arguments):
             return {"absent": f"{name} answered {result}"}
+    shared = ctypes.c_int()
+    driver.cuDeviceGetAttribute(ctypes.byref(shared), _INTEGRATED, device)
     result = driver.cuModuleLoadData(ctypes.byref(module), PTX)
-    return {"driver": _path(), "version": version.value, "result": result}
+    return {"driver": _path(), "version": version.value, "integrated": bool(shared.value), "result": result}
 
 
 def _path() -> str:

@@ -20,8 +20,10 @@ __all__ = ["DEFECTS", "compiled", "planted", "recorder", "recording"]
 DEFECTS: Final = (
     "ptx-module", "ptx-fatbin", "ptx-linked", "ptx-library", "ptx-compiled",
     "out-of-memory", "copy-corrupted", "launch-left-out", "launch-twice", "launches-nothing",
+    "library-left-out", "library-relayed", "allocation-swapped",
 )  # fmt: skip
-"""What boundary.c plants. A colon and a number say at which call: `out-of-memory:3`."""
+"""What boundary.c plants. A colon and a number say at which call: `out-of-memory:3`; `ptx-module:mark` is the first
+launch after cuProfilerStart."""
 
 _HERE: Final = Path(__file__).parent
 _COMPILE_SECONDS: Final = 120
@@ -69,7 +71,7 @@ def recording(library: Path, folder: Path) -> dict[str, str]:
 
 
 def planted(defect: str, driver: Path, cache: Path, before: str) -> dict[str, str]:
-    """The variables with which a process finds the boundary, with one defect, instead of the driver.
+    """The variables with which a process finds the boundary, with one defect or none, instead of the driver.
 
     Args:
         driver: the real driver's library.
@@ -79,7 +81,7 @@ def planted(defect: str, driver: Path, cache: Path, before: str) -> dict[str, st
     Raises:
         ValueError: no such defect.
     """
-    if defect.partition(":")[0] not in DEFECTS:
+    if defect and defect.partition(":")[0] not in DEFECTS:
         raise ValueError(f"planted: no defect {defect!r}; there are {', '.join(DEFECTS)}")
     folder = _folder(cache, "boundary", str(driver))
     folder.mkdir(parents=True, exist_ok=True)

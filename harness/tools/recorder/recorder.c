@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "caller.h"
 #include "image.h"
 #include "sampling.h"
 #include "sha256.h"
@@ -58,9 +60,9 @@ typedef struct { /* the beginning of CUpti_ActivityJit, packed to 8 bytes in eve
 } jit_record;
 
 /* What a call is: which words of its parameters hold the image or the size, and how it is counted. */
-enum kind { NONE, MODULE, MODULE_FILE, LINK_DATA, LINK_FILE, ALLOCATION, COPY, LAUNCH, LAUNCH_EX, GRAPH, STREAM, KINDS };
+enum kind { NONE, MODULE, MODULE_FILE, LINK_DATA, LINK_FILE, ALLOCATION, COPY, LAUNCH, LAUNCH_EX, GRAPH, STREAM, MARK, KINDS };
 static const char *const KIND_NAMES[] = {"", "module", "module", "link", "link", "allocation", "copy", "launch", "launch",
-                                         "graph_launch", "stream"};
+                                         "graph_launch", "stream", "mark"};
 
 struct call { const char *name; enum kind kind; int word; };
 static const struct call CALLS[] = {
@@ -76,6 +78,7 @@ static const struct call CALLS[] = {
     {"cuLaunchKernel", LAUNCH, 0}, {"cuLaunchKernelEx", LAUNCH_EX, 1}, {"cuLaunchCooperativeKernel", LAUNCH, 0},
     {"cuGraphLaunch", GRAPH, 0},
     {"cuStreamCreate", STREAM, 0}, {"cuStreamCreateWithPriority", STREAM, 0},
+    {"cuProfilerStart", MARK, 0}, {"cuProfilerStop", MARK, 0},
 };
 #define CALLS_COUNT (sizeof CALLS / sizeof *CALLS)
 #define MOST_IDS 2048
@@ -84,14 +87,16 @@ static const struct call CALLS[] = {
 #define DIGESTED ((size_t)1 << 20) /* bytes of an image that its digest covers: libraries bring fatbins of a gigabyte */
 
 static signed char call_of[MOST_IDS]; /* by callback id, the place in CALLS; -1 if none. Written before any callback. */
-static _Atomic uint64_t calls[CALLS_COUNT], bytes[CALLS_COUNT], launches, refusals, lines[KINDS + 3];
+static _Atomic uint64_t calls[CALLS_COUNT], bytes[CALLS_COUNT], largest[CALLS_COUNT], launches, refusals, lines[KINDS + 5];
 static struct { _Atomic uintptr_t function; _Atomic(const char *) name; _Atomic uint64_t count; } kernels[MOST_KERNELS];
 static _Atomic uint64_t unnamed; /* launches of kernels that the table has no room for */
-static _Atomic uint64_t modules_loaded, jits, ptxs;
+static _Atomic uint64_t modules_loaded, jits, ptxs, lates;
+static _Atomic uint64_t marked; /* when cuProfilerStart was first called, as CUPTI counts nanoseconds */
 static uint64_t most_lines = 1000;
 static int out = -1, (*attribute)(int *, int, int), (*current_device)(int *);
 static pid_t owner;
 static void (*flush)(uint32_t);
+static int (*cupti_time)(uint64_t *);
 
 /* ---- lines ---- */
 
@@ -133,7 +138,7 @@ static void end(struct line *line) {
 }
 
 static int is_room(int kind) {
-    static _Atomic uint64_t latest[KINDS + 3]; /* who follows the file sees that they go on */
+    static _Atomic uint64_t latest[KINDS + 5]; /* who follows the file sees that they go on */
     if (atomic_fetch_add(&lines[kind], 1) < most_lines) return 1;
     uint64_t now = (uint64_t)time(NULL), before = latest[kind];
     return now > before && atomic_compare_exchange_strong(&latest[kind], &before, now);
@@ -143,25 +148,36 @@ static int is_room(int kind) {
 
 static void totals(int final) {
     struct line line = begin("totals");
-    add(&line, ",\"final\":%s,\"launches\":%llu,\"modules\":%llu,\"ptx\":%llu,\"jit\":%llu,\"refused\":%llu",
+    add(&line, ",\"final\":%s,\"launches\":%llu,\"modules\":%llu,\"ptx\":%llu,\"jit\":%llu,\"refused\":%llu,\"late\":%llu",
         final ? "true" : "false", (unsigned long long)launches, (unsigned long long)modules_loaded,
-        (unsigned long long)ptxs, (unsigned long long)jits, (unsigned long long)refusals);
+        (unsigned long long)ptxs, (unsigned long long)jits, (unsigned long long)refusals, (unsigned long long)lates);
     add(&line, ",\"unnamed_launches\":%llu,\"sampled\":%s,\"calls\":{", (unsigned long long)unnamed,
         launches >= sampling.all ? "true" : "false");
     const char *between = "";
     for (size_t i = 0; i < CALLS_COUNT; i++)
         if (calls[i]) {
-            add(&line, "%s\"%s\":[%llu,%llu]", between, CALLS[i].name, (unsigned long long)calls[i],
-                (unsigned long long)bytes[i]);
+            add(&line, "%s\"%s\":[%llu,%llu,%llu]", between, CALLS[i].name, (unsigned long long)calls[i],
+                (unsigned long long)bytes[i], (unsigned long long)largest[i]);
             between = ",";
         }
     add(&line, "}");
     end(&line);
 }
 
+static int on_library(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size, (void)unused;
+    const char *name = base_name(info->dlpi_name);
+    if (strncmp(name, "libcublas", 9)) return 0;
+    struct line line = begin("library");
+    add_text(&line, "file", name);
+    end(&line);
+    return 0;
+}
+
 static void finish(void) {
     if (getpid() != owner || out < 0) return;
     end_sampling();
+    dl_iterate_phdr(on_library, NULL);
     if (flush) flush(1); /* CUPTI_ACTIVITY_FLAG_FLUSH_FORCED */
     for (size_t i = 0, told = 0; i < MOST_KERNELS && told < most_lines; i++) {
         const char *name = kernels[i].name;
@@ -192,15 +208,24 @@ static void add_targets(struct line *line, const char *key, const int *targets, 
     add(line, "]");
 }
 
+/* Loads after the first mark have lines of their own, so that no flood of earlier ones hides them. */
+static int is_late(void) {
+    if (!marked) return 0;
+    atomic_fetch_add(&lates, 1);
+    return 1;
+}
+
 static void on_image(const char *event, const char *function, const void *data, size_t size, const char *file, int is_ptx) {
     struct image image = data ? look_at(data, size) : (struct image){FORM_UNKNOWN, NULL, 0, {0}, 0, {0}, 0};
     int sm = capability(), compiled = is_ptx || needs_jit(&image, sm);
-    int room = is_room(compiled ? KINDS : MODULE); /* lines of their own, so that no flood of modules hides PTX */
+    int late = is_late();
+    int room = is_room(compiled ? KINDS : late ? KINDS + 3 : MODULE); /* lines of their own, so that no flood of modules hides PTX */
     if (compiled) atomic_fetch_add(&ptxs, 1);
     if (!room) return;
     struct line line = begin(event);
     add_text(&line, "call", function);
-    add(&line, ",\"form\":\"%s\",\"needs_jit\":%s,\"device\":%d", FORMS[image.form], compiled ? "true" : "false", sm);
+    add(&line, ",\"form\":\"%s\",\"needs_jit\":%s,\"late\":%s,\"device\":%d", FORMS[image.form], compiled ? "true" : "false",
+        late ? "true" : "false", sm);
     if (file) add_text(&line, "file", file);
     add_targets(&line, "machine_code", image.machine_code, image.machine_codes);
     add_targets(&line, "ptx", image.ptx, image.ptxs);
@@ -237,7 +262,11 @@ static void on_kernel(const void *function, const char *name) {
             kernels[at].name = strdup(name ? name : "");
             if (is_room(LAUNCH)) {
                 struct line line = begin("kernel");
+                char caller[256];
+                find_caller(caller, sizeof caller);
                 add_text(&line, "kernel", name);
+                add_text(&line, "caller", caller);
+                add(&line, ",\"late\":%s", marked ? "true" : "false");
                 end(&line);
             }
             there = key;
@@ -261,6 +290,17 @@ static void on_refusal(const char *function, int result, uint64_t size) {
     end(&line);
 }
 
+static void on_mark(const char *function) {
+    uint64_t now = 0, never = 0;
+    if (cupti_time) cupti_time(&now);
+    if (strcmp(function, "cuProfilerStart") == 0) atomic_compare_exchange_strong(&marked, &never, now ? now : 1);
+    if (!is_room(MARK)) return;
+    struct line line = begin("mark");
+    add_text(&line, "call", function);
+    add(&line, ",\"launches\":%llu", (unsigned long long)launches);
+    end(&line);
+}
+
 static uint64_t word(const api_data *data, int which) { return ((const uint64_t *)data->parameters)[which]; }
 
 static void on_call(int place, const api_data *data) {
@@ -275,12 +315,17 @@ static void on_call(int place, const api_data *data) {
         }
         atomic_fetch_add_explicit(&calls[place], 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&bytes[place], size, memory_order_relaxed);
+        for (uint64_t most = largest[place]; size > most && !atomic_compare_exchange_weak(&largest[place], &most, size);) {}
         if (call->kind == ALLOCATION && is_room(ALLOCATION)) {
             struct line line = begin("allocation");
             add_text(&line, "call", call->name);
             add(&line, ",\"bytes\":%llu", (unsigned long long)size);
             end(&line);
         }
+        return;
+    }
+    if (call->kind == MARK) { /* it has no parameters */
+        on_mark(call->name);
         return;
     }
     const void *pointer = (const void *)word(data, call->word);
@@ -297,9 +342,10 @@ static void on_call(int place, const api_data *data) {
 
 static void on_module(const module_data *module) {
     atomic_fetch_add(&modules_loaded, 1);
-    if (module == NULL || !is_room(MODULE_FILE)) return;
+    int late = is_late();
+    if (module == NULL || !is_room(late ? KINDS + 4 : MODULE_FILE)) return;
     struct line line = begin("loaded");
-    add(&line, ",\"bytes\":%zu", module->size);
+    add(&line, ",\"bytes\":%zu,\"late\":%s", module->size, late ? "true" : "false");
     if (module->cubin && module->size > 64 && memcmp(module->cubin, "\x7f" "ELF", 4) == 0) {
         char digest[65];
         size_t covered = module->size < DIGESTED ? module->size : DIGESTED;
@@ -338,7 +384,8 @@ static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t 
         struct line line = begin("jit");
         add_text(&line, "operation", jit->operation <= 3 ? OPERATIONS[jit->operation] : "");
         add_text(&line, "from", jit->entry == 1 ? "ptx" : "nvvm");
-        add(&line, ",\"seconds\":%.6f", (double)(jit->end - jit->start) * 1e-9);
+        add(&line, ",\"seconds\":%.6f,\"late\":%s", (double)(jit->end - jit->start) * 1e-9,
+            marked && jit->start > marked ? "true" : "false");
         end(&line);
     }
     free(buffer);
@@ -442,6 +489,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     activity[1] = (int (*)(int))dlsym(cupti, "cuptiActivityEnable");
     int (*take)(void *, void *) = dlsym(cupti, "cuptiActivityRegisterCallbacks");
     next_record = (int (*)(uint8_t *, size_t, void **))dlsym(cupti, "cuptiActivityGetNextRecord");
+    cupti_time = (int (*)(uint64_t *))dlsym(cupti, "cuptiGetTimestamp");
     flush = (void (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
     if (!subscribe || !enable || !name_of) return fail("no CUPTI", "it lacks the functions for callbacks"), 1;
     int result = subscribe(&subscriber, on_callback, NULL), enabled = 0, sees_jit = 0;

@@ -14,7 +14,7 @@ from harness.base import regular_file, strictjson
 from harness.machine.limited_process import Stopped, completed
 from harness.tools.recorder.libraries import recording
 
-__all__ = ["JIT_DISABLED", "Control", "Recording", "control", "read"]
+__all__ = ["JIT_DISABLED", "Allocated", "Control", "Recording", "control", "read"]
 
 JIT_DISABLED: Final = 223
 """CUDA_ERROR_JIT_COMPILATION_DISABLED, the driver's answer to PTX if CUDA_DISABLE_PTX_JIT=1."""
@@ -25,8 +25,21 @@ _MOST_BYTES: Final = 64 << 20
 _CONTROL_SECONDS: Final = 120
 _LOADS: Final = ("cuModuleLoad", "cuLibraryLoad", "cuLink")
 _ALLOCATIONS: Final = ("cuMemAlloc", "cuMemCreate", "cuMemHostAlloc")
-_ON_DEVICE: Final = ("cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemAllocAsync",
-                     "cuMemAllocFromPoolAsync", "cuMemCreate")  # fmt: skip
+_ON_DEVICE: Final = {
+    "cuMemAlloc_v2": "plain", "cuMemAllocPitch_v2": "plain", "cuMemAllocManaged": "managed", "cuMemAllocAsync": "async",
+    "cuMemAllocFromPoolAsync": "pool", "cuMemCreate": "virtual",
+}  # fmt: skip
+"""By call that takes memory of the device, the kind of memory."""
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """What was allocated of one kind of memory."""
+
+    allocations: int
+    bytes: int
+    largest: int
+    """Bytes of the largest one."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,59 @@ class Recording:
         return total or sum(int(event["bytes"]) for event in self._of("allocation") if event["call"] in _ON_DEVICE)
 
     @property
+    def allocated(self) -> Mapping[str, Allocated]:
+        """By kind of device memory (plain, managed, async, pool, virtual), what the driver handed out."""
+        found: dict[str, Allocated] = {}
+        for last in self._totals():
+            for name, (count, size, largest) in last["calls"].items():
+                if kind := _ON_DEVICE.get(name):
+                    so_far = found.get(kind, Allocated(0, 0, 0))
+                    found[kind] = Allocated(
+                        so_far.allocations + int(count), so_far.bytes + int(size), max(so_far.largest, int(largest))
+                    )
+        return found
+
+    @property
+    def callers(self) -> Mapping[str, str]:
+        """By kernel, the library that launched it first; empty if none was found."""
+        return {event["kernel"]: event["caller"] for event in self._of("kernel")}
+
+    @property
+    def has_cublas(self) -> bool:
+        """Whether a process had a library named libcublas loaded at its end."""
+        return bool(self._of("library"))
+
+    @property
+    def marks(self) -> tuple[Mapping[str, Any], ...]:
+        """Calls of cuProfilerStart and cuProfilerStop, with the launches that the process had made."""
+        return tuple(self._of("mark"))
+
+    @property
+    def unmarked(self) -> int:
+        """Processes that launched kernels and never called cuProfilerStart."""
+        marked = {event["process"] for event in self.marks if event["call"] == "cuProfilerStart"}
+        return sum(last["launches"] > 0 and last["process"] not in marked for last in self._totals())
+
+    @property
+    def late_loads(self) -> tuple[str, ...]:
+        """Images that were handed to the driver, and modules that it loaded, after the first cuProfilerStart."""
+        handed = [_told(event) for event in (*self._of("module"), *self._of("link")) if event["late"]]
+        loaded = [f"a module of {event['bytes']} bytes was loaded" for event in self._of("loaded") if event["late"]]
+        return (*handed, *loaded)
+
+    @property
+    def late_compilations(self) -> tuple[str, ...]:
+        """JIT compilations after the first cuProfilerStart."""
+        return tuple(f"{event['operation']} of {event['from']}" for event in self._of("jit") if event["late"])
+
+    @property
+    def late_launches(self) -> int:
+        """Launches that were seen after the first cuProfilerStart of their process."""
+        first = {mark["process"]: mark for mark in reversed(self.marks) if mark["call"] == "cuProfilerStart"}
+        return sum(int(last["launches"]) - int(first[last["process"]]["launches"])
+                   for last in self._totals() if last["process"] in first)  # fmt: skip
+
+    @property
     def kernels(self) -> Mapping[str, int]:
         """Launches by kernel, of the processes that ended by themselves."""
         counts: dict[str, int] = {}
@@ -111,11 +177,17 @@ class Recording:
 
     def _lost(self) -> Iterator[str]:
         """Kinds of events that a process counted but wrote no line about."""
-        lines = {"ptx": ("module", "link"), "jit": ("jit",), "refused": ("refused",)}
+        lines = {
+            "ptx": ("module", "link"),
+            "jit": ("jit",),
+            "refused": ("refused",),
+            "late": ("module", "link", "loaded"),
+        }
+        marked_as = {"ptx": "needs_jit", "late": "late"}
         for last in self._totals():
             for name, kinds in lines.items():
                 events = (event for kind in kinds for event in self._of(kind) if event["process"] == last["process"])
-                if last[name] and not any(name != "ptx" or event["needs_jit"] for event in events):
+                if last[name] and not any(event[marked_as[name]] if name in marked_as else True for event in events):
                     yield f"{last[name]} events of the kind {name} were counted, and none was written"
 
     def _of(self, kind: str) -> list[Mapping[str, Any]]:
@@ -134,6 +206,8 @@ class Control:
     driver: Path
     version: int
     """As 13000 for CUDA 13.0."""
+    integrated: bool
+    """Whether the device shares the host's memory."""
     result: int
     recording: Recording
 
@@ -163,7 +237,7 @@ def control(library: Path, folder: Path, variables: Mapping[str, str]) -> Contro
     if seen.unseen or not seen.ptx:
         why = "; ".join(seen.unseen) or "the driver did not load it, or it saw no PTX where there was some"
         raise NotMeasured(f"the recorder does not work here: {why}")
-    return Control(Path(answer["driver"]), answer["version"], answer["result"], seen)
+    return Control(Path(answer["driver"]), answer["version"], answer["integrated"], answer["result"], seen)
 
 
 def _events(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -178,6 +252,7 @@ def _events(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _told(event: Mapping[str, Any]) -> str:
-    targets = ", ".join(f"sm_{sm}" for sm in event["ptx"]) or "an unknown target"
+    kind, numbers = ("PTX", event["ptx"]) if event["needs_jit"] else ("machine code", event["machine_code"])
+    targets = ", ".join(f"sm_{sm}" for sm in numbers) or "an unknown target"
     size = f", {event['bytes']} bytes, sha256 {event['sha256'][:12]}" if "bytes" in event else ""
-    return f"{event['call']}: {event['form']} with PTX for {targets}{size}"
+    return f"{event['call']}: {event['form']} with {kind} for {targets}{size}"

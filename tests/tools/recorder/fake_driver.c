@@ -1,6 +1,6 @@
 /* A CUDA driver and CUPTI in one library, without a GPU: it loads the injected library at cuInit, drives the callbacks
  * that were enabled around each call, refuses PTX if CUDA_DISABLE_PTX_JIT=1, and else keeps a file in the compute cache.
- * Kernels add 1 to a sum; memory is the host's. FAKE_NO_CUPTI, FAKE_SUBSCRIBED make CUPTI missing or taken. */
+ * Kernels add 1 to a sum, and those named gemm make a product; memory is the host's. FAKE_NO_CUPTI, FAKE_SUBSCRIBED make CUPTI missing or taken. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct {
     int site; const char *function; const void *parameters; const void *result; const char *symbol;
@@ -28,7 +29,7 @@ static const char *const NAMES[] = {
     "cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
     "cuMemCreate", "cuMemcpyHtoD_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchCooperativeKernel",
     "cuGraphLaunch", "cuCtxSynchronize",
-    "cuStreamCreate", "cuModuleLoad",
+    "cuStreamCreate", "cuModuleLoad", "cuProfilerStart", "cuProfilerStop",
 };
 static int id_of(const char *name) {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) if (!strcmp(NAMES[i], name)) return FIRST + (int)i;
@@ -52,6 +53,12 @@ int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
     *name = NAMES[id - FIRST]; return 0;
 }
 int cuptiActivityRegisterCallbacks(void *one, void *two) { request = one; complete = two; return 0; }
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+int cuptiGetTimestamp(uint64_t *time) { *time = now(); return 0; }
 int cuptiActivityEnable(int kind) { return kind == 52 ? 0 : 1; }
 int cuptiActivityFlushAll(uint32_t flag) {
     (void)flag;
@@ -83,9 +90,22 @@ int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = c; return 0; }
 int cuCtxSetCurrent(void *c) { (void)c; return 0; }
+int cuCtxGetCurrent(void **c) { *c = c; return 0; }
 int cuCtxGetDevice(int *d) { *d = 0; return 0; }
 int cuCtxSynchronize(void) { around("cuCtxSynchronize", 0, NULL, NULL, NULL); return 0; }
-int cuDeviceGetAttribute(int *v, int which, int d) { (void)d; *v = which == 75 ? 9 : 0; return 0; }
+int cuDeviceGetAttribute(int *v, int which, int d) { /* 9.0; integrated if FAKE_INTEGRATED is set */
+    (void)d;
+    *v = which == 75 ? 9 : which == 18 && getenv("FAKE_INTEGRATED");
+    return 0;
+}
+static int marked(const char *name) {
+    int result = 0;
+    around(name, 0, NULL, NULL, NULL);
+    around(name, 1, NULL, &result, NULL);
+    return 0;
+}
+int cuProfilerStart(void) { return marked("cuProfilerStart"); }
+int cuProfilerStop(void) { return marked("cuProfilerStop"); }
 
 static int is_ptx(const void *image) {
     const uint8_t *data = image;
@@ -107,7 +127,7 @@ static int jit(void) {
         size_t most = 0;
         if (buffer == NULL) { request(&buffer, &room, &most); used = 0; }
         uint32_t record[20] = {52, 1, 3, 0};
-        uint64_t times[2] = {1000000000, 3000000000};
+        uint64_t times[2] = {now(), now() + 2000000000};
         memcpy(record + 4, times, sizeof times);
         memcpy(buffer + used, record, sizeof record); used += sizeof record;
     }
@@ -168,17 +188,31 @@ int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) {
     around("cuMemcpyHtoD_v2", 1, &parameters, &result, NULL);
     return 0;
 }
-static int launched(const char *name, const void *f) {
+struct product { float *out; const float *a, *b; long m, n, k, a_row, a_column, b_row, b_column; };
+static void multiply(const struct product *one) {
+    for (long i = 0; i < one->m; i++)
+        for (long j = 0; j < one->n; j++) {
+            float total = 0;
+            for (long p = 0; p < one->k; p++)
+                total += one->a[i * one->a_row + p * one->a_column] * one->b[p * one->b_row + j * one->b_column];
+            one->out[i * one->n + j] = total;
+        }
+}
+static int launched(const char *name, const void *f, void **arguments) {
     const void *parameters[] = {f};
     int result = 0;
     around(name, 0, parameters, NULL, f);
     atomic_fetch_add(&sum, 1);
+    if (arguments && strncmp(f, "gemm", 4) == 0) multiply(arguments[0]);
     around(name, 1, parameters, &result, f);
     return 0;
 }
-int cuLaunchKernel(void *f) { return launched("cuLaunchKernel", f); }
-int cuLaunchCooperativeKernel(void *f) { return launched("cuLaunchCooperativeKernel", f); }
-int cuGraphLaunch(void *graph) { return launched("cuGraphLaunch", graph); }
+int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void *s, void **p) {
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)s;
+    return launched("cuLaunchKernel", f, p);
+}
+int cuLaunchCooperativeKernel(void *f) { return launched("cuLaunchCooperativeKernel", f, NULL); }
+int cuGraphLaunch(void *graph) { return launched("cuGraphLaunch", graph, NULL); }
 long fakeSum(void) { return sum; }
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
     char name[128];

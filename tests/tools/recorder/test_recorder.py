@@ -124,6 +124,7 @@ def test_what_the_driver_compiles_is_told(fakes: Fakes) -> None:
         ({"callbacks": 0}, {}, "CUPTI enabled no callback"),
         ({}, {"ptx": 2}, "2 events of the kind ptx"),
         ({}, {"jit": 1}, "1 events of the kind jit"),
+        ({}, {"late": 3}, "3 events of the kind late"),
     ],
 )
 def test_what_the_recorder_could_not_see_or_write_is_said(
@@ -139,6 +140,7 @@ def test_what_the_recorder_could_not_see_or_write_is_said(
         "refused": 0,
         "calls": {},
         "sampled": False,
+        "late": 0,
     }
     events = ({"event": "ready", "jit": True, "callbacks": 30, **ready}, {**counted, **totals})
     seen = Recording(tuple({**event, "process": "1"} for event in events))
@@ -198,6 +200,9 @@ SHOWS = {
     "launch-left-out": (HEALTHY.replace("3.0", "2.0"), []),
     "launch-twice": (HEALTHY.replace("3.0", "4.0"), []),
     "launches-nothing": (HEALTHY.replace("3.0", "0.0"), []),
+    "library-left-out": (HEALTHY, []),
+    "library-relayed": (HEALTHY, []),
+    "allocation-swapped": (HEALTHY, []),
 }
 """By defect: what the program prints, and by which call PTX reaches the driver."""
 

@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 
 from falsifiers.blackwell.ptx import external, falsifier
-from harness import NotMeasured, Setting
-from harness.authoring.faults import SubjectFault
-from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
-from harness.base.device import Device
-from harness.base.vocabulary import Outcome, Phase
+from harness.base.vocabulary import Outcome
 from harness.contract import Mutant
-from harness.contract.project import Project
-from harness.execution.worker_trial import WorkerTrial
-from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Ending, EndingKind, Observation, Residency
+from harness.judging.judge import Judgment
 from harness.judging.verdict import Fate, fate_of
+from tests.falsifiers.blackwell import watched
 from tests.falsifiers.blackwell.archived.engines import AnyGpu
+from tests.falsifiers.blackwell.watched import PROJECT, failed
 from tests.tools.recorder.fakes import Fakes
 
-PROJECT = Project.find(Path(__file__).parent)
 CONTRACT = PROJECT.contract("F-BLACKWELL-PTX-001")
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -34,41 +28,13 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
 
 @pytest.fixture(autouse=True)
 def _machine(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in fakes.variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(PROJECT.root)
-    monkeypatch.setattr(external, "DeviceWatch", AnyGpu)
+    watched.use_fakes(fakes, monkeypatch)
 
 
 def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
     """The judgment of a trial of the fake engine, and why it ended if it did not complete."""
     asked = {"planted": "", "trainer": "tests/tools/recorder/engine.toml", **parameters}
-    heard: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}, Unseen: {}}
-
-    def report(said: TrialReport) -> None:
-        heard.setdefault(type(said), {}).update(getattr(said, "values", {}))
-
-    workspace = folder / "workspace"
-    workspace.mkdir()
-    setting = Setting(asked, "cuda:0", 1, workspace, folder.parent / "cache")
-    run = WorkerTrial(setting, workspace, CONTRACT.measurements, report)
-    ending = Ending(EndingKind.COMPLETED)
-    try:
-        run.run(falsifier.falsify, external.Command)
-    except SubjectFault as fault:
-        ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
-    except NotMeasured as why:
-        ending = Ending(EndingKind.NOT_MEASURED, Phase.FALSIFIER, str(why))
-    observation = Observation(
-        subject=CONTRACT.subject, profile="full", parameters=asked, device=Device("cuda", "a device"),
-        measurements=heard[Measured], resolved=heard[Resolved], unseen=heard[Unseen], ending=ending,
-        residency=Residency(None, True, 1, None),
-    )  # fmt: skip
-    return judge(CONTRACT, observation), ending.reason
-
-
-def failed(judgment: Judgment) -> set[str]:
-    return {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
+    return watched.judged(folder, CONTRACT, falsifier.falsify, external.Command, asked)
 
 
 def test_a_healthy_engine_passes_as_a_whole(tmp_path: Path) -> None:
