@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.dumped_step import DumpedRun
+from falsifiers.distill.kd.subject import IGNORED
 from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.true_gradients import TrueGradients
 from falsifiers.distill.oracle.corpus import Text, draw
@@ -43,19 +44,23 @@ def examine_dumps(trial: Trial[Any]) -> None:
 
 @for_external(examine_dumps)
 def falsify(trial: Trial[Gradients]) -> None:
-    """Compare gradients on text and on tokens drawn from the whole vocabulary, then train a few steps."""
+    """Compare gradients on text and on tokens drawn from the whole vocabulary; train a few steps; take one again.
+
+    Of the drawn rows, each has another number of tokens that count.
+    """
     parameters = trial.parameters
     text = draw(Text.read(parameters, trial.cache).held_out, (trial.seed,), parameters["batch"], parameters["sequence"])
     generator = torch.Generator().manual_seed(trial.seed)
     drawn = torch.randint(SHAPES[parameters["model"]].vocabulary, (2, *text[0].shape), generator=generator)
+    drawn[1][torch.arange(text[0].shape[1]) < torch.arange(len(text[0]))[:, None]] = IGNORED
     true = TrueGradients(trial)
     trial.measure(
         rows=len(text[0]),
         gradient_error=_error(trial, true, *text),
         gradient_error_of_drawn_tokens=_error(trial, true, *drawn),
-        gradient_error_again=_error(trial, true, *text),
     )
-    train(trial)  # the requested values are read back from a subject that trains
+    train(trial)  # which moves the weights; the requested values are read back from a subject that trains
+    trial.measure(gradient_error_again=_error(trial, true, *text))
 
 
 def _norm(gradients: Mapping[str, Tensor]) -> float:

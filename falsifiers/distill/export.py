@@ -11,10 +11,17 @@ from falsifiers.distill.measuring.next_loss import NextLoss
 from falsifiers.distill.measuring.weight_comparison import inspect_export, same_tensor, snapshot, weight_bytes
 from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, deepest_difference, in_tolerances
+from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
 from harness import NotObserved, Trial, Unobserved, first_observed, propagates, provided
 from harness.tools.trainer.model_folder import weight_paths
+
+_HALF = {
+    "model": "qwen2-tiny", "tokenizer": "bytes", "dtype": "bfloat16", "steps": 2, "checkpoint_every": 0,
+    "teacher_steps": 1,
+}  # fmt: skip
+"""A small run in another dtype."""
 
 
 def falsify(trial: Trial[Distillation]) -> None:
@@ -39,7 +46,8 @@ def falsify(trial: Trial[Distillation]) -> None:
         missing=provided(student, seen.missing),
         unexpected=provided(student, seen.unexpected),
         misshapen=provided(student, seen.misshapen),
-        mistyped=provided(live, seen.mistyped),  # a trainer may compute in another dtype than its initial file has
+        # a trainer may compute in another dtype than its initial file has
+        mistyped=provided(live, seen.mistyped + first_observed(_wrong_in_half_precision(trial), [])),
         unmoved=provided(initial, getattr(files, "moving", list)(seen.unmoved)),  # a run of adapters leaves others
         different=provided(live, seen.different),
         not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.found),
@@ -57,6 +65,17 @@ def falsify(trial: Trial[Distillation]) -> None:
             logits_moved=_farthest(now, _logits(trial, tokens, live, initial)),
         )
         _measure_function(trial, tokens, now, live, seen.found)
+
+
+@propagates
+def _wrong_in_half_precision(trial: Trial[Distillation]) -> list[str]:
+    """The tensors that the export of another, small run in bfloat16 lacks or holds otherwise."""
+    with trial.subject_fault():
+        subject = further_subject(trial, "half", **_HALF)
+        files, initial = weight_files(subject), snapshot(subject.student_weights())
+        run = subject.distill(on_step=lambda step, **values: None)
+        seen = inspect_export(run.export, snapshot(subject.student_weights()), initial, files.read_export)
+    return [*seen.missing, *seen.mistyped, *seen.different]
 
 
 class _LastStepWatch(StepWatch):

@@ -54,9 +54,11 @@ def falsify(trial: Trial[TokenStream]) -> None:
         lines=len(lines),
         tokens=sum(len(oracle.encoded(line)) for line in lines),
         characters=sum(map(len, lines)),
-        corpus_different=whole["different"] + len(lost),
         corpus_lost=whole["lost"],
     )
+    with trial.subject_fault():  # another training of the same subject gives other tokens
+        oracle = BytePairs(trial.subject.train(lines, parameters["vocabulary"] // 2))
+    trial.measure(corpus_different=whole["different"] + len(lost) + compared(lines, ways[:1])["different"])
     trial.resolve(device="cpu")
 
 

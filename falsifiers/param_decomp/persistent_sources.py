@@ -10,7 +10,7 @@ from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.model import clean_forward
 from falsifiers.param_decomp.oracle.step import adversarial_value, importances
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps
+from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps, watched_step
 from harness import Trial
 
 
@@ -23,6 +23,11 @@ def falsify(trial: Trial[Trainer]) -> None:
     counts = [
         _count(step.slots, name) - _count(step.before.slots, name) for step in watched for name in step.before.sources
     ]
+    with trial.subject_fault():  # behind a head of zeros, sources have no gradient; Adam counts the ascents
+        flat = type(trial.subject)(trial.setting)
+        flat.target_weights()["head"].zero_()
+    still = watched_step(trial, flat, 0)
+    counts += [_count(still.slots, name) for name in still.before.sources]
     trial.measure(
         rises=[_rise(trial, step) for step in watched],
         forwards=[len(step.adversarial(len(trial.subject.sites))) for step in watched],

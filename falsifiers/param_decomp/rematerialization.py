@@ -6,7 +6,7 @@ import torch
 
 from falsifiers.param_decomp.peak import LiveStorage
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps, watched_step
+from falsifiers.param_decomp.watching import Call, Watched, drawn_steps, measure_steps, watched_step
 from harness import Trial
 from harness.authoring.shadow_step import differences
 
@@ -15,20 +15,22 @@ def falsify(trial: Trial[Trainer]) -> None:
     """Make the same steps with and without rematerialization, compare them, and measure the peak of one more step."""
     plain, again = (_further(trial, remat=remat) for remat in (False, True))
     steps = drawn_steps(trial)
-    gradients, terms, redrawn, recomputed = [], [], [], []
+    gradients, terms, redrawn, once = [], [], [], set[str]()
     pairs = measure_steps(trial, again, steps)
     for watched, _ in pairs:
         other = watched_step(trial, plain, watched.before.step)
         gradients.append(max(difference.ratio for difference in differences("", watched.gradients, other.gradients)))
         terms += [abs(watched.told[name] - value) for name, value in other.told.items()]
         redrawn += _redrawn(watched)
-        recomputed.append(len(watched.again))
+        once |= {_layer(call) for forward in watched.forwards for call in forward.calls}.difference(
+            map(_layer, watched.again)
+        )
     peaks = {name: _peak(trial, subject, len(steps)) for name, subject in (("plain", plain), ("again", again))}
     trial.measure(
         gradient_differences=gradients,
         term_differences=terms,
         redrawn=redrawn,
-        recomputed_calls=recomputed,
+        computed_once=sorted(once),
         plain_peak=peaks["plain"],
         remat_peak=peaks["again"],
     )
@@ -38,6 +40,10 @@ def _further(trial: Trial[Trainer], *, remat: bool) -> Trainer:
     """A subject of the trial's kind, with or without rematerialization."""
     with trial.subject_fault():
         return type(trial.subject)(replace(trial.setting, parameters={**trial.parameters, "remat": remat}))
+
+
+def _layer(call: Call) -> str:
+    return ".".join(call.site.split(".")[:2])
 
 
 def _redrawn(watched: Watched) -> list[float]:

@@ -125,7 +125,7 @@ def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
     other.model.buckets, other.model.entries = 2, watch.model.entries
     other.evaluate(keys)
     other.dump(trial.workspace / "loaded.safetensors")
-    unfit = Watch.of(trial, replace(recipe, dim=3), watch.chance)
+    unfit = Watch.of(trial, replace(recipe, dim=3, buckets=1), watch.chance)
     with unfit.fault(), suppress(Exception):
         unfit.table.load(path)
         watch.found.keys += 1  # nothing of it fits
@@ -144,6 +144,9 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
     chance = chance_of(trial.seed, "ahead")
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "timestamp"), chance)
     keys, path = drawn_keys(chance, BUCKET + BUCKET // 4), trial.workspace / "table.safetensors"
+    watch.dump(path)
+    with watch.fault():
+        watch.table.load(path)  # without keys it changes nothing
     watch.train(keys[: BUCKET // 2])
     watch.train(keys[BUCKET // 4 : BUCKET])
     watch.dump(path)

@@ -17,7 +17,7 @@ _EDGES: Final = tuple(2**power + 1 for power in range(4, 18))
 
 def falsify(trial: Trial[KdLoss]) -> None:
     """Measure F-DISTILL-KD-LOSS-001 and F-DISTILL-KD-GRAD-001 on the same cases and on these vocabulary sizes."""
-    compare(trial, ("float64", "float32", *HALF), _errors)
+    compare(trial, ("float64", "float32", *HALF), _errors, "special_values")
     edges = [_at_an_edge(trial, size) for size in _EDGES if size <= trial.parameters["largest_vocabulary"]]
     trial.measure(
         edge_loss_errors=[edge["loss_errors_float32"] for edge in edges],

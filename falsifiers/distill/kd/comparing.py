@@ -20,13 +20,13 @@ class Measure(Protocol):
         ...
 
 
-def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> None:
+def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure, *relations: str) -> None:
     """Record `measure` for as many cases of these dtypes as the contract asks for.
 
-    Then check that the loss depends on its arguments alone.
+    Then check that the loss depends on its arguments alone, and the other relations.
     """
     devices: set[str] = set()
-    state = state_check(trial)
+    state = state_check(trial, *relations)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         inputs = question(case, trial.device)

@@ -8,19 +8,19 @@ from torch import Tensor
 from falsifiers.distill.kd.subject import IGNORED, KdLoss, Question
 from harness import Trial
 from harness.authoring.tensor_function import Draw
-from harness.authoring.tensor_function.state_check import StateCheck
+from harness.authoring.tensor_function.state_check import STATE, StateCheck
 
 
-def state_check(trial: Trial[KdLoss]) -> StateCheck:
-    """The check of the trial's loss. Call it before CUDA is used."""
+def state_check(trial: Trial[KdLoss], *more: str) -> StateCheck:
+    """The check of the trial's loss by the relations of state and more. Call it before CUDA is used."""
     subject = trial.subject
 
     def loss(*tensors: Tensor, **numbers: float) -> tuple[Tensor, Tensor, Tensor]:
         answer = subject(Question(*tensors, **numbers))
         return answer.loss, answer.student_gradient, answer.head_gradient
 
-    more: Any = {"dtypes": ("float32", "float64", "float16", "bfloat16"), "differentiable": False, "any_layout": True}
-    return StateCheck(trial, loss, _formulas, kd_arguments, **more)
+    rest: Any = {"dtypes": ("float32", "float64", "float16", "bfloat16"), "differentiable": False, "any_layout": True}
+    return StateCheck(trial, loss, _formulas, kd_arguments, (*STATE, *more), **rest)
 
 
 def kd_arguments(draw: Draw) -> Any:
@@ -52,7 +52,10 @@ def _formulas(
     temperature: float,
     upstream: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss and gradients by the formulas of `falsifiers.distill.kd.formulas`, in the dtype of the inputs."""
+    """Loss and gradients by the formulas of `falsifiers.distill.kd.formulas`, in the dtype of the inputs.
+
+    A NaN at an ignored position leaves the loss as it is; it may reach a gradient.
+    """
     logits, teacher_logits = student @ student_head.T, teacher @ teacher_head.T
     counts, targets = labels != IGNORED, labels.clamp_min(0).unsqueeze(-1)
     rows = counts.sum().clamp_min(1)
@@ -62,5 +65,5 @@ def _formulas(
     losses = alpha * surprises + (1.0 - alpha) * temperature**2 * divergences
     hard = logits.softmax(-1) - torch.zeros_like(logits).scatter(-1, targets, 1.0)
     slopes = alpha * hard + (1.0 - alpha) * temperature * (log_q.exp() - log_p.exp())
-    slopes = torch.where(counts.unsqueeze(-1), slopes, 0.0) * upstream / rows
+    slopes = slopes * counts.unsqueeze(-1) * upstream / rows
     return torch.where(counts, losses, 0.0).sum() / rows, slopes @ student_head, slopes.T @ student

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from falsifiers.distill.oracle.loss import summed_loss
+from falsifiers.distill.oracle.loss import counted, summed_loss
 from falsifiers.distill.oracle.qwen2 import NotTheModel, load, new_model
 from harness.authoring.shadow_step import Difference, difference, differences
 
@@ -215,8 +215,8 @@ class ShadowStep:
             loss = summed_loss(
                 of_student.double(), of_teacher.double(), answers, configuration.alpha, configuration.temperature
             )
-            (loss / labels.numel()).backward()
-            total += float(loss.detach()) / labels.numel()
+            (loss / counted(labels)).backward()
+            total += float(loss.detach()) / counted(labels)
         return total, logits, {name: weight.grad.double() for name, weight in student.named_parameters()}  # type: ignore[return-value]
 
     def _clip(self, gradients: Mapping[str, Tensor]) -> None:

@@ -191,7 +191,7 @@ class Draw:
                 drawn.reshape(-1)[0] = int(drawn.reshape(-1)[0].clamp(0, max(0, below - 1)))
             if self._case.out_of_range == self._tensors and drawn.numel():
                 lowest = min(-below, *also, 0)  # torch accepts negative indices down to -below
-                drawn.reshape(-1)[-1] = lowest - 3 if self._case.below else below + 3
+                drawn.reshape(-1)[-1] = lowest - 1 if self._case.below else below
             return drawn
 
         self.indices.add(self._tensors)

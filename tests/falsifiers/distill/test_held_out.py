@@ -100,10 +100,12 @@ WHOLE = {"0/m": torch.ones(3), "0/n": torch.tensor(2.0), "1/m": torch.zeros(3), 
 
 
 def test_a_whole_state() -> None:
-    """With all slots and the state of a generator, nothing is lost and nothing is foreign."""
+    """With all slots and the state of a generator, nothing is lost and nothing is foreign; an earlier state is."""
+    early, _ = torch.get_rng_state(), torch.rand(())
     state = digest_of(SLOTS)
     assert state.lost(WHOLE) == 0
     assert state.foreign({**WHOLE, "random": torch.get_rng_state()}) == []
+    assert state.foreign({**WHOLE, "random": early}) == ["random"]
 
 
 def test_lost_and_foreign_tensors() -> None:
