@@ -31,19 +31,20 @@ class KDTrainer(LogsSpeed, SavesWhole, SaysWhatItDid, Trainer):  # type: ignore[
         self.model_accepts_loss_kwargs = False  # compute_loss takes a mean, so the Trainer divides by its micro-batches
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both a mean over the tokens."""
+        """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both a mean over the tokens whose label counts."""
         tokens, labels = inputs["input_ids"][:, :-1], inputs["labels"][:, 1:]
         outputs = model(input_ids=tokens, use_cache=False)
         with torch.no_grad():
             taught = self.teacher_model(input_ids=tokens, use_cache=False).logits
-        student, teacher = (logits.flatten(0, 1).float() for logits in (outputs.logits, taught))
+        counted = labels != -100
+        student, teacher = (logits[counted].float() for logits in (outputs.logits, taught))
         divergence = F.kl_div(
             F.log_softmax(student / self.temperature, dim=-1),
             F.log_softmax(teacher / self.temperature, dim=-1),
             log_target=True,
             reduction="batchmean",
         )
-        entropy = F.cross_entropy(student, labels.flatten())
+        entropy = F.cross_entropy(student, labels[counted])
         loss = self.alpha * entropy + (1 - self.alpha) * self.temperature**2 * divergence
         return (loss, outputs) if return_outputs else loss
 
