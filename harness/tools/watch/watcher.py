@@ -227,19 +227,22 @@ class Watcher:
         """Write what is refuted, seal it, and act."""
         job = self.job
         self.judge.conclude(job, self.facts.path, self.add, self.say)
-        if job.told and not job.acted and not job.is_over:
+        if job.told and not job.acted:
             self._act(job.told, [fact["bundle"] for fact in job.sealed])
 
     def _act(self, refutations: Sequence[Refutation], bundles: Sequence[str]) -> None:
-        """Do what was ordered, once. A watcher that has failed does not end the job: it may be wrong."""
+        """Do what was ordered, once. A watcher that has failed does not end the job: it may be wrong.
+
+        A job that is over cannot be ended, but the hook is called: a short job may end before the first poll.
+        """
         orders, job = self.orders, self.job
-        if orders.action is Action.LOG:
+        if orders.action is Action.LOG or (job.is_over and not orders.hook):
             return
         problem = call_hook(orders.hook, job, refutations, bundles) if orders.hook else ""
         if problem:
             self.say(f"harness watch: {problem}")
         ends = False
-        if orders.action is Action.NOTIFY:
+        if orders.action is Action.NOTIFY or job.is_over:
             what = problem or "called the hook"
         elif job.broken:
             what = "nothing: the watcher failed before, and may be wrong; the job goes on"

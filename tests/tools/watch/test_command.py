@@ -112,7 +112,9 @@ def test_a_crash_is_the_jobs_fault(tmp_path: Path) -> None:
     assert '"check": "losses_not_finite"' in (root / "told.json").read_text()
     assert facts_of(root, "ended")[0]["status"] == 0
     other = project_of(tmp_path / "other")
-    done = watch(other, *watch_words(other, steps=30), "--", *job_line(30, 0, "crash", tmp_path / "out"))
+    words = watch_words(other, "--on-refute", "notify", "--hook", hook, steps=30)
+    done = watch(other, *words, "--", *job_line(30, 0, "crash", tmp_path / "out"))
+    assert '"check": "ended_badly"' in (other / "told.json").read_text()
     assert [fact["check"] for fact in facts_of(other, "refuted")] == ["ended_badly"]
     [bundle] = bundles(other / "evidence")
     assert {"ended_badly.maxItems", "subject.completes"} <= {
