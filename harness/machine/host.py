@@ -119,7 +119,7 @@ def probe(disk: Path | None = None) -> Host:
 
 def has_gpu_driver() -> bool:
     """Return whether a driver of NVIDIA's runs here. Without one, no process of this machine uses such a GPU."""
-    return any(Path(one).exists() for one in _DEVICE_FILES)
+    return any(Path(device_file).exists() for device_file in _DEVICE_FILES)
 
 
 def promised_gpu() -> str:

@@ -152,8 +152,8 @@ def steps(path: str | Path) -> pd.DataFrame:
     for bundle in _bundles(path):
         try:
             record = _record(bundle)
-            steps = _sealed(bundle, METRICS, lambda one: one.metrics)
-            samples = _sealed(bundle, TELEMETRY, lambda one: one.telemetry)
+            steps = _sealed(bundle, METRICS, lambda bundle: bundle.metrics)
+            samples = _sealed(bundle, TELEMETRY, lambda bundle: bundle.telemetry)
         except (BundleError, TooLarge):
             continue
         joined = _joined(steps, samples)
@@ -221,8 +221,8 @@ def _clauses(record: Record, bundle: Bundle) -> Iterator[Row]:
 
 
 def _ratios(bundle: Bundle) -> Mapping[str, float]:
-    contract = _sealed(bundle, CONTRACT, lambda one: one.contract)
-    seen = _sealed(bundle, OBSERVATION, lambda one: one.observation)
+    contract = _sealed(bundle, CONTRACT, lambda bundle: bundle.contract)
+    seen = _sealed(bundle, OBSERVATION, lambda bundle: bundle.observation)
     return ratios(contract, seen.measurements, seen.parameters, seen.device)
 
 
@@ -258,7 +258,7 @@ def _bundles(path: str | Path) -> Iterator[Bundle]:
 
 
 def _record(bundle: Bundle) -> Record:
-    return _sealed(bundle, RECORD, lambda one: one.record)
+    return _sealed(bundle, RECORD, lambda bundle: bundle.record)
 
 
 def _sealed(bundle: Bundle, name: str, part: Callable[[Bundle], T]) -> T:

@@ -118,28 +118,28 @@ def violation(clause: ClauseResult, contract: Contract | None = None) -> str:
     return f"{text}; the bound is {bound}" if bound else text
 
 
-def signed(one: Verification) -> str:
+def signed(verification: Verification) -> str:
     """Return who signed a bundle, in a few words."""
-    codes = {finding.code for finding in (*one.findings, *one.remarks)}
+    codes = {finding.code for finding in (*verification.findings, *verification.remarks)}
     words = {
         Code.FORGED: "forged attestation",
         Code.UNSIGNED: "unsigned",
         Code.UNKNOWN_KEY: "signed by an unknown key",
     }
-    keys = ", ".join(key[:KEY_LETTERS] for key in one.signed_by)
+    keys = ", ".join(key[:KEY_LETTERS] for key in verification.signed_by)
     known = f"signed by {keys}" if keys else "no valid signature"
     return next((word for code, word in words.items() if code in codes), known)
 
 
-def signature(one: Verification) -> str:
+def signature(verification: Verification) -> str:
     """Return what the signature of a bundle proves, as a sentence without the full stop."""
-    by_code = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
+    by_code = {finding.code: finding for finding in reversed((*verification.findings, *verification.remarks))}
     for code in (Code.FORGED, Code.UNSIGNED, Code.UNKNOWN_KEY):
         if code in by_code:
             message = finding_text.message(by_code[code])
             return message[:1].upper() + message[1:]
-    if one.signed_by:
-        return f"The signatures of trusted keys verify, over every file: {', '.join(one.signed_by)}"
+    if verification.signed_by:
+        return f"The signatures of trusted keys verify, over every file: {', '.join(verification.signed_by)}"
     return "A signature covers the files that the manifest lists, and the findings above contradict it"
 
 

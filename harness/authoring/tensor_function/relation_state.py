@@ -160,7 +160,7 @@ def _of_one_shape(adversary: Adversary, base: Case, first: Call) -> Iterator[tup
             continue
         call = adversary.call_for(replace(base, sizes=changed))
         pairs = list(zip(first.tensors, call.tensors, strict=True))
-        if all(one.shape == other.shape for one, other in pairs) and not all(
+        if all(first.shape == other.shape for first, other in pairs) and not all(
             map(torch.equal, *zip(*pairs, strict=True))
         ):
             yield f"{longer}={changed[longer]} and {shorter}={changed[shorter]}", call

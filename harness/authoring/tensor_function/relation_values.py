@@ -146,7 +146,7 @@ def nan_comes_out(adversary: Adversary) -> None:
         call = _plain(adversary, case)
         due, answer = adversary.truth(call, case.dtype), adversary.run(call)
         pairs = enumerate(zip(answer.outputs, due.outputs, strict=False))
-        lost = [place for place, (got, one) in pairs if _loses_nan(got.cpu(), one.value)]
+        lost = [place for place, (got, expected) in pairs if _loses_nan(got.cpu(), expected.value)]
         return [f"output {place} has a number where NaN is due" for place in lost]
 
     _with_nan(adversary, "nan_comes_out", check)

@@ -150,15 +150,15 @@ def _tables(contract: Contract, results: Sequence[ClaimResult], done: str) -> It
 
 def _worst(margins: Sequence[calibration_results.Margin]) -> Iterator[str]:
     """Yield how near the worst seeds come to a wrong outcome, and on which clauses: of the subject, and of a mutant."""
-    subject = [one for one in margins if one.trial == calibration_results.SUBJECT]
-    mutants = [one for one in margins if one.trial != calibration_results.SUBJECT]
+    subject = [margin for margin in margins if margin.trial == calibration_results.SUBJECT]
+    mutants = [margin for margin in margins if margin.trial != calibration_results.SUBJECT]
     if subject:
-        one = max(subject, key=lambda margin: margin.worst)
-        text = f"{one.worst:.3g} of the bound of {one.clause}, with seed {one.worst_seed}"
+        nearest = max(subject, key=lambda margin: margin.worst)
+        text = f"{nearest.worst:.3g} of the bound of {nearest.clause}, with seed {nearest.worst_seed}"
         yield f"worst of the subject: {text}; above 1 violates it"
     if mutants:
-        one = min(mutants, key=lambda margin: margin.worst)
-        text = f"{one.worst:.3g} of the bound of {one.clause}, {one.trial} with seed {one.worst_seed}"
+        nearest = min(mutants, key=lambda margin: margin.worst)
+        text = f"{nearest.worst:.3g} of the bound of {nearest.clause}, {nearest.trial} with seed {nearest.worst_seed}"
         yield f"worst of the mutants: {text}; at most 1: it survives"
     if not margins:
         yield "no clause with a threshold was measured, so there is no margin"

@@ -99,10 +99,10 @@ def _row(bundle: BundleResult) -> str:
     """Return the row of a bundle in the table of verdicts."""
     record = bundle.record
     if record is None:
-        one = bundle.verification
-        standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
+        verification = bundle.verification
+        standing = f"**{verification.standing}** ({verification.verdict or 'no verdict'})"
         why = markdown(cut(bundle.problem, _LONGEST))
-        return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
+        return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(verification)} | |"
     verdict = str(record.verdict) if record.verdict is Verdict.PASS else f"**{record.verdict}**"
     if bundle.refutation is not None:
         verdict += ", known" if bundle.is_known else ", **new**"
@@ -124,10 +124,11 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     """Yield what speaks against a claim or its evidence. A PASS yields nothing."""
     record = bundle.record
     if record is None:
-        one = bundle.verification
-        listed = _list(map(finding_text.line, one.objections))
-        what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
-        yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
+        verification = bundle.verification
+        listed = _list(map(finding_text.line, verification.objections))
+        what = "is no evidence" if not verification.sound else f"says {verification.verdict}, and is not accepted"
+        place = code_span(str(bundle.path))
+        yield f"### {verification.standing}: {markdown(bundle.name)}\n\n{place} {what}:\n\n{listed}"
         return
     holds = record.verdict is Verdict.PASS and bundle.refutation is not None
     if record.verdict is Verdict.PASS and not holds:

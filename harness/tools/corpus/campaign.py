@@ -252,8 +252,8 @@ def _cancelling(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
 def _with_longer_limits(contract: Contract) -> Contract:
     """The contract with longer limits, unless a limit is part of the claim."""
     profiles = {
-        name: one if one.limit_is_claimed else replace(one, seconds=one.seconds * _PATIENCE)
-        for name, one in contract.profiles.items()
+        name: profile if profile.limit_is_claimed else replace(profile, seconds=profile.seconds * _PATIENCE)
+        for name, profile in contract.profiles.items()
     }
     return replace(contract, profiles=profiles)
 

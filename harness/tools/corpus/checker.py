@@ -118,9 +118,9 @@ def main() -> None:
     request = json.loads(sys.stdin.read())
     install([*map(Path, sys.argv[1:])])
     checker: Checker = resolve(request["checker"])
-    for one in request["forms"]:  # here once, and not in each fork
+    for form in request["forms"]:  # here once, and not in each fork
         with suppress(Exception):
-            resolve(one["subject"])
+            resolve(form["subject"])
     with tempfile.TemporaryDirectory(prefix="harness-corpus-") as folder:
         for number, one in enumerate(request["forms"]):
             workspace = Path(folder) / str(number)

@@ -70,9 +70,9 @@ def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
     """List the cases, each with its kind, year and cost, its source, and the claims that apply."""
     cases = _chosen(Project.find().root, (), kinds)
     if sort == "year":
-        cases.sort(key=lambda one: one.year)
+        cases.sort(key=lambda case: case.year)
     elif sort == "cost":
-        cases.sort(key=lambda one: [*COSTS].index(one.cost))
+        cases.sort(key=lambda case: [*COSTS].index(case.cost))
     for case in cases:
         claims = ", ".join(case.claims) or f"out of scope: {case.out_of_scope}"
         tell_all((f"{case.id}  {case.kind}  {case.year}  {case.cost}", f"  {case.title}"))
@@ -141,7 +141,7 @@ def run(
     cases = _chosen(project.root, ids, kinds)
     if quick:
         cases, no_checkers = sample(cases), True
-    in_scope = [one for one in cases if not one.out_of_scope]
+    in_scope = [case for case in cases if not case.out_of_scope]
     chosen_checkers = () if no_checkers else (checkers or CHECKERS)
     about: JsonObject = {
         "version": VERSION, "revision": git.commit(project.root).value, "corpus": corpus_digest(project.root),
@@ -158,7 +158,7 @@ def run(
             if chosen_checker not in results.answers
         }
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
-        left = [one for one in wanted if one not in results.rounds]
+        left = [draw for draw in wanted if draw not in results.rounds]
         begun = Campaign.begun(project, in_scope if left else [], folder, jobs)
         for one, of_round in stack.enter_context(begun).judge(left, _print_verdict):
             judged = {
@@ -211,13 +211,13 @@ def _print_verdict(case: Case, form: str, judged: Judged) -> None:
 
 def _answers(project: Project, checker: str, cases: list[Case], seed: int) -> dict[str, tuple[Answer, Answer]]:
     answers = [*ask_checker(project, checker, cases, seed)]
-    return {one.case: (one, other) for one, other in zip(answers[::2], answers[1::2], strict=True)}
+    return {answer.case: (answer, other) for answer, other in zip(answers[::2], answers[1::2], strict=True)}
 
 
 def _reported(results: Results) -> ExitStatus:
     fates, by_round = results.fates(), results.fates_by_round()
-    profiles = dict.fromkeys(one.profile for one in results.rounds)
-    groups = {profile: [of for one, of in by_round.items() if one.profile == profile] for profile in profiles}
+    profiles = dict.fromkeys(round_.profile for round_ in results.rounds)
+    groups = {profile: [of for round_, of in by_round.items() if round_.profile == profile] for profile in profiles}
     for rows in ([*table(results.cases, fates)], [*table_of_groups(results.cases, groups)]):
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         tell_all("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -95,7 +95,7 @@ class Case:
 
     def problems(self) -> list[str]:
         """What is wrong with the values; empty if nothing is."""
-        texts = {one: getattr(self, one) for one in ("title", "believed", "truth", "noticed", "late")}
+        texts = {name: getattr(self, name) for name in ("title", "believed", "truth", "noticed", "late")}
         problems = [f"{name} is empty or not one line" for name, text in texts.items() if not text or "\n" in text]
         if not _ID.fullmatch(self.id):
             problems.append("the id has other characters than a-z, 0-9 and single hyphens")
@@ -124,13 +124,13 @@ def read_case(file: Path) -> Case:
     Raises:
         RecordError: it cannot be read, or is not of its form.
     """
-    required = {one.name for one in fields(Case) if one.default is MISSING and one.default_factory is MISSING}
+    required = {field.name for field in fields(Case) if field.default is MISSING and field.default_factory is MISSING}
     try:
         content: Any = strictjson.loads(regular_file.read(file))
         if not isinstance(content, dict):
             raise RecordError(f"{file}: it is no object")
         lacks = sorted(required - content.keys())
-        unknown = sorted(content.keys() - {one.name for one in fields(Case)})
+        unknown = sorted(content.keys() - {field.name for field in fields(Case)})
         if lacks or unknown:
             text = f"it lacks {', '.join(lacks) or 'nothing'}; unknown: {', '.join(unknown) or 'none'}"
             raise RecordError(f"{file}: {text}")
@@ -153,7 +153,7 @@ def cases_of(root: Path) -> list[Case]:
     """
     cases = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
     ids = [case.id for case in cases]
-    if twice := sorted({one for one in ids if ids.count(one) > 1}):
+    if twice := sorted({identifier for identifier in ids if ids.count(identifier) > 1}):
         raise RecordError(f"{twice[0]} is the id of two records")
     order = list(KINDS)
     return sorted(cases, key=lambda case: (order.index(case.kind), case.id))

@@ -45,12 +45,12 @@ def fate_of(case: Case, judged: Mapping[str, Sequence[Judged]]) -> Fate:
     if case.out_of_scope:
         return Fate.NOT_IN_SCOPE
     failing, mended = judged["failing"], judged["mended"]
-    if any(one.verdict is Verdict.FAIL for one in mended):
+    if any(judged.verdict is Verdict.FAIL for judged in mended):
         return Fate.FALSE_ALARM
-    if any(one.verdict is Verdict.FAIL for one in failing):
+    if any(judged.verdict is Verdict.FAIL for judged in failing):
         return Fate.CAUGHT
-    unable = {one.claim for one in failing if one.verdict is Verdict.NOT_MEASURED}
-    unable &= {one.claim for one in mended if one.verdict is Verdict.NOT_MEASURED}
+    unable = {judged.claim for judged in failing if judged.verdict is Verdict.NOT_MEASURED}
+    unable &= {judged.claim for judged in mended if judged.verdict is Verdict.NOT_MEASURED}
     return Fate.NOT_MEASURED if unable else Fate.MISSED
 
 
@@ -79,28 +79,28 @@ class Results:
     def fates_by_round(self) -> dict[Round, dict[str, Fate]]:
         """What the harness made of each case in each round."""
         fates: dict[Round, dict[str, Fate]] = {}
-        for one in self.rounds:
-            fates[one] = {}
+        for round_ in self.rounds:
+            fates[round_] = {}
             for case in self.cases:
                 forms = self.judged.get(case.id, {})
-                judged = {form: [each for each in forms.get(form, ()) if each.round == one] for form in FORMS}
-                fates[one][case.id] = fate_of(case, judged)
+                judged = {form: [each for each in forms.get(form, ()) if each.round == round_] for form in FORMS}
+                fates[round_][case.id] = fate_of(case, judged)
         return fates
 
     def fates(self) -> dict[str, dict[str, Fate]]:
         """By checker and case; the harness first, for each profile the worst of its rounds."""
         by_round = self.fates_by_round()
         by_checker: dict[str, dict[str, Fate]] = {}
-        for profile in dict.fromkeys(one.profile for one in self.rounds):
-            of_profile = [fates for one, fates in by_round.items() if one.profile == profile]
+        for profile in dict.fromkeys(round_.profile for round_ in self.rounds):
+            of_profile = [fates for round_, fates in by_round.items() if round_.profile == profile]
             by_checker[_name(profile)] = {
                 case.id: min((fates[case.id] for fates in of_profile), key=_WORST.index) for case in self.cases
             }
         for checker, answers in self.answers.items():
             name = checker.partition(":")[2]
             by_checker[name] = {
-                one.id: fate_of_answers(*answers[one.id]) if one.id in answers else Fate.NOT_IN_SCOPE
-                for one in self.cases
+                case.id: fate_of_answers(*answers[case.id]) if case.id in answers else Fate.NOT_IN_SCOPE
+                for case in self.cases
             }
         return by_checker
 
@@ -132,7 +132,7 @@ def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Ite
     for kind, text in [*KINDS.items(), ("", "all")]:
         chosen = [case.id for case in cases if kind in ("", case.kind)]
         if chosen:
-            yield [text, str(len(chosen)), *(_share(Counter(of[one] for one in chosen)) for of in fates.values())]
+            yield [text, str(len(chosen)), *(_share(Counter(of[case] for case in chosen)) for of in fates.values())]
 
 
 def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[Sequence[str]]:
@@ -144,7 +144,7 @@ def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[
     yield ["group", "cases", *(f"{profile}, rounds: {len(rounds)}" for profile, rounds in fates.items())]
     for group in (*GROUPS, ""):
         chosen = [case.id for case in cases if group in ("", case.group)]
-        shares = [_share(Counter(Fate(of[one]) for of in rounds for one in chosen)) for rounds in fates.values()]
+        shares = [_share(Counter(Fate(of[case]) for of in rounds for case in chosen)) for rounds in fates.values()]
         yield [group or "all", str(len(chosen)), *shares]
 
 
@@ -199,7 +199,7 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
                 if case.id in answers
             },
         }
-    rounds = [[one.profile, one.seed] for one in results.rounds]
+    rounds = [[round_.profile, round_.seed] for round_ in results.rounds]
     content: dict[str, Any] = {**circumstances, "rounds": rounds, "cases": cases}
     return {**content, "sha256": sha256(strictjson.dumps(content).encode()).hexdigest()}
 
@@ -214,19 +214,19 @@ def read_back(content: JsonObject, cases: Sequence[Case]) -> Results:
             answers.setdefault(checker, {})[name] = both
         if case["judged"]:
             judged[name] = {form: [*_ungroup_rounds(of)] for form, of in case["judged"].items()}
-    return Results(cases, [Round(*one) for one in content["rounds"]], judged, answers)
+    return Results(cases, [Round(*row) for row in content["rounds"]], judged, answers)
 
 
 def _group_rounds(judged: Sequence[Judged]) -> list[JsonObject]:
     """Rounds in which a claim says the same, together."""
     groups: dict[tuple[str, str, Verdict, Sequence[str]], list[Judged]] = {}
-    for one in judged:
-        groups.setdefault((one.claim, one.round.profile, one.verdict, one.clauses), []).append(one)
+    for entry in judged:
+        groups.setdefault((entry.claim, entry.round.profile, entry.verdict, entry.clauses), []).append(entry)
     return [
         {
             "claim": claim, "profile": profile, "verdict": str(verdict), "clauses": [*clauses],
-            "seeds": [one.round.seed for one in rounds], "seconds": [one.seconds for one in rounds],
-            "manifests": [one.manifest for one in rounds],
+            "seeds": [judgment.round.seed for judgment in rounds], "seconds": [judgment.seconds for judgment in rounds],
+            "manifests": [judgment.manifest for judgment in rounds],
         }
         for (claim, profile, verdict, clauses), rounds in groups.items()
     ]  # fmt: skip
@@ -234,7 +234,7 @@ def _group_rounds(judged: Sequence[Judged]) -> list[JsonObject]:
 
 def _ungroup_rounds(alike: Sequence[JsonObject]) -> Iterator[Judged]:
     """The inverse of `_group_rounds`, but for the order of rounds."""
-    for one in alike:
-        outcome = Verdict(one["verdict"]), tuple(one["clauses"])
-        for seed, seconds, manifest in zip(one["seeds"], one["seconds"], one["manifests"], strict=True):
-            yield Judged(one["claim"], Round(one["profile"], seed), *outcome, seconds, manifest)
+    for group in alike:
+        outcome = Verdict(group["verdict"]), tuple(group["clauses"])
+        for seed, seconds, manifest in zip(group["seeds"], group["seconds"], group["manifests"], strict=True):
+            yield Judged(group["claim"], Round(group["profile"], seed), *outcome, seconds, manifest)

@@ -159,10 +159,12 @@ def _tool_lines(tools: Toolchain, machine: Host) -> Iterator[Line]:
             target = f"sm_{(gpu.compute_capability or '').replace('.', '')}"
             if targets and target not in targets:
                 yield "ptxas", f"{tool.path} does not know {target} of GPU {gpu.index}"
-    for one in tools.vulkan:
-        adapter = one.details.get("adapter")
-        what = f"{adapter} ({one.details.get('type')}), {one.details.get('driver')}, by {one.path}" if adapter else ""
-        yield "vulkan", what or f"none: {one.reason}"
+    for tool in tools.vulkan:
+        adapter = tool.details.get("adapter")
+        what = (
+            f"{adapter} ({tool.details.get('type')}), {tool.details.get('driver')}, by {tool.path}" if adapter else ""
+        )
+        yield "vulkan", what or f"none: {tool.reason}"
     yield "slurm", _tool(tools.slurm)
     for partition in tools.slurm.details.get("partitions", []):
         yield "slurm", partition

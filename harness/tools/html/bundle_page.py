@@ -142,8 +142,10 @@ def unreadable(name: str, reason: str, verification: Verification) -> str:
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
     """Return where the claim was made: address, link or None, place and quote."""
     listed = contents.contract.document.get("sources", ()) if contents.contract else ()
-    uris = [(one["uri"], one["uri"] if one["uri"].startswith(_LINKED) else None) for one in listed]
-    return [(*uri, one.get("locator", ""), one.get("quote", "")) for uri, one in zip(uris, listed, strict=True)]
+    uris = [(source["uri"], source["uri"] if source["uri"].startswith(_LINKED) else None) for source in listed]
+    return [
+        (*uri, source.get("locator", ""), source.get("quote", "")) for uri, source in zip(uris, listed, strict=True)
+    ]
 
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:

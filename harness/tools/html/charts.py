@@ -156,7 +156,7 @@ def _unit(name: str, contract: Contract | None) -> str:
     if name in properties:
         items = properties[name].get("items", {})
         return str(properties[name].get("x-unit", items.get("x-unit", "")))
-    units = {str(one.get("x-unit", "")) for other, one in properties.items() if other.endswith(f"_{name}")}
+    units = {str(schema.get("x-unit", "")) for other, schema in properties.items() if other.endswith(f"_{name}")}
     return units.pop() if len(units) == 1 else ""
 
 

@@ -31,17 +31,17 @@ def render(name: str, row: ClaimRow, matrix: Matrix, entries: Sequence[ListedBun
         entries: the claim's bundles.
     """
     newest = sorted(entries, key=lambda entry: (entry.started, entry.page), reverse=True)
-    accepted = [one for one in newest if one.verification.accepted]
+    accepted = [bundle for bundle in newest if bundle.verification.accepted]
     return page(
         "claim.html.j2",
         name=name,
         row=row,
-        claim=row.claim or next((one.claim for one in accepted), ""),
+        claim=row.claim or next((bundle.claim for bundle in accepted), ""),
         fields=[
-            (device, one.subject, field)
-            for one in matrix.rows
-            if one.id == row.id
-            for device, field in zip(matrix.devices, one.fields, strict=True)
+            (device, other.subject, field)
+            for other in matrix.rows
+            if other.id == row.id
+            for device, field in zip(matrix.devices, other.fields, strict=True)
             if field
         ],
         meaning=dict(matrix.legend).get(row.word, ""),

@@ -166,7 +166,7 @@ def render(
     return page(
         "index.html.j2",
         name=name,
-        entries=sorted(entries, key=lambda one: (one.news != NEW, _ORDER.index(one.verification.standing))),
+        entries=sorted(entries, key=lambda entry: (entry.news != NEW, _ORDER.index(entry.verification.standing))),
         matrix=table,
         pages={row.id: row.page for row in table.rows},
         counts=_counted([entry.verification.standing for entry in entries]),
@@ -198,16 +198,18 @@ def matrix(
     sealed = [
         contract
         for entry in newest.values()
-        if (contract := Bundle(entry.path).attempt(lambda one: one.contract, None))
+        if (contract := Bundle(entry.path).attempt(lambda bundle: bundle.contract, None))
     ]
     claims += map(_unchecked, statuses(sealed, evidence, lambda _: (), now))
     texts = {contract.id: contract.claim for contract in contracts}
-    rows = [_row(one, texts.get(one.id, ""), evidence, pages) for claim in claims for one in (claim, *claim.others)]
-    words = {one.word for row in rows for one in (row, *row.fields) if one}
+    rows = [
+        _row(status, texts.get(status.id, ""), evidence, pages) for claim in claims for status in (claim, *claim.others)
+    ]
+    words = {field.word for row in rows for field in (row, *row.fields) if field}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
-    if any(one.aside for row in rows for one in row.fields if one):
+    if any(field.aside for row in rows for field in row.fields if field):
         legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
-    return Matrix(tuple(map(str, sorted({one.device_class for one in evidence}))), _sorted(rows), tuple(legend))
+    return Matrix(tuple(map(str, sorted({bundle.device_class for bundle in evidence}))), _sorted(rows), tuple(legend))
 
 
 def _unchecked(claim: ClaimStatus) -> ClaimStatus:
@@ -228,7 +230,7 @@ def _row(claim: ClaimStatus, text: str, evidence: Sequence[index.Entry], pages: 
     """
     own = [entry for entry in evidence if entry.id == claim.id and claim.subject in ("", entry.examined)]
     fields = tuple(_field(cell, device, own, pages) for device, cell in claim.cells.items())
-    words = [one.word for one in fields if one]
+    words = [field.word for field in fields if field]
     word = str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_ORDER.index)
     news = "" if claim.subject else NEW if claim.is_news else KNOWN if claim.is_known else ""
     return Row(claim.id, claim.title, claim.issue, claim.target, word, fields, text, news, claim.subject)
@@ -247,7 +249,7 @@ def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
     claims = [row for row in rows if not row.subject]
     claims.sort(key=lambda row: (not any(row.fields), row.news != NEW, _ORDER.index(row.word)))
     return tuple(
-        one for claim in claims for one in (claim, *(row for row in rows if row.subject and row.id == claim.id))
+        row for claim in claims for row in (claim, *(row for row in rows if row.subject and row.id == claim.id))
     )
 
 

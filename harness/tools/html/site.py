@@ -124,7 +124,7 @@ def pages(
             if watch is not None:
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
-        counting = [one for bundle in shown_at for one in read(bundle).entries]
+        counting = [entry for bundle in shown_at for entry in read(bundle).entries]
         table = index_page.matrix(project, contracts, counting, shown_at)
         for row in table.claims:
             if row.page:
@@ -132,7 +132,7 @@ def pages(
                 write_file(folder / row.page, claim_page.render(name, row, table, own))
         jobs = [*running_jobs(project)] if project else []
         write_file(folder / INDEX, index_page.render(name, entries, table, held, jobs))
-        written = {folder / one.page for one in entries} | {folder / row.page for row in table.rows if row.page}
+        written = {folder / entry.page for entry in entries} | {folder / row.page for row in table.rows if row.page}
         for path in sorted(earlier - written):
             path.unlink()
     except OSError as error:

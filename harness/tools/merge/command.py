@@ -55,9 +55,9 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
         except OSError as error:
             where = error.filename or place
             raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
-    for one in merged.new:
-        tell(bundle_line(one))
-        _tell_clocks(one)
+    for path in merged.new:
+        tell(bundle_line(path))
+        _tell_clocks(path)
     for left in merged.left_out:
         whole, archive = next(pair for pair in folders.items() if left.bundle.path.is_relative_to(pair[0]))
         named = replace(left.bundle, path=archive / left.bundle.path.relative_to(whole))

@@ -1,8 +1,8 @@
 """Merging: the bundles of several hosts in one folder of evidence.
 
     merged = merge(find_bundles([Path("host-a"), Path("host-b")]), Path("evidence"))
-    for one in merged.left_out:
-        print(one.bundle.path, one.differs or one.bundle.findings)
+    for refusal in merged.left_out:
+        print(refusal.bundle.path, refusal.differs or refusal.bundle.findings)
 
 Hosts are not trusted. A bundle is merged if it is sound and no other bundle has its place. Its files are copied byte
 for byte. An unsound bundle is left out, and so is a bundle whose run is known with other content: nothing says which
@@ -65,45 +65,45 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
     states = {bundle: state_of_files(Beneath(bundle)) for bundle in bundles if bundle not in known}
     contents: dict[Place, dict[Path, dict[str, str]]] = {}
     left_out, sound = [], []
-    for one in verify_all([*states]):
-        if one.sound and one.issue and one.id and one.run:
-            place = (one.issue, one.id, one.run)
-            contents.setdefault(place, {})[one.path] = _sealed(one)
-            sound.append((place, one))
+    for bundle in verify_all([*states]):
+        if bundle.sound and bundle.issue and bundle.id and bundle.run:
+            place = (bundle.issue, bundle.id, bundle.run)
+            contents.setdefault(place, {})[bundle.path] = _sealed(bundle)
+            sound.append((place, bundle))
         else:
-            left_out.append(LeftOut(one))
+            left_out.append(LeftOut(bundle))
     present, theirs = {}, {}
     for place in contents:
         if at(into, place).status() is not None:
             theirs[place] = state_of_files(at(into, place))
             present[place] = content(into, place)
     new, there, copied = [], [*known.values()], set()
-    for place, one in sound:
-        rivals = {path: content for path, content in contents[place].items() if path != one.path}
+    for place, bundle in sound:
+        rivals = {path: content for path, content in contents[place].items() if path != bundle.path}
         if place in present:
             rivals = {at(into, place).path: present[place]}
-        mine = contents[place][one.path]
+        mine = contents[place][bundle.path]
         other = next((path for path, content in rivals.items() if content != mine), None)
         if other is not None:
-            left_out.append(LeftOut(one, other, difference(mine, rivals[other])))
+            left_out.append(LeftOut(bundle, other, difference(mine, rivals[other])))
         elif place in present or place in copied:
             there.append(at(into, place).path)
         else:
             copied.add(place)
-            new.append((place, one))
+            new.append((place, bundle))
     if new:
         with made(Beneath(into)), hidden_folder(into) as hidden:
-            for place, one in new:
-                _copy(one.path, contents[place][one.path], at(hidden, place))
+            for place, bundle in new:
+                _copy(bundle.path, contents[place][bundle.path], at(hidden, place))
                 theirs[place] = state_of_files(at(hidden, place))
             sync_tree(Beneath(hidden))
             move(hidden, into, [place for place, _ in new])
-    refused = {one.bundle.path for one in left_out}
-    for place, one in sound:
-        if one.path not in refused:
-            before.add(one.path, states[one.path], place, theirs[place])
+    refused = {refusal.bundle.path for refusal in left_out}
+    for place, bundle in sound:
+        if bundle.path not in refused:
+            before.add(bundle.path, states[bundle.path], place, theirs[place])
     before.save()
-    arrived = tuple(replace(one, path=at(into, place).path) for place, one in new)
+    arrived = tuple(replace(bundle, path=at(into, place).path) for place, bundle in new)
     return Merged(arrived, tuple(there), tuple(left_out))
 
 

@@ -63,9 +63,9 @@ def made(folder: Beneath) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for one in missing:
+        for parent in missing:
             with suppress(OSError):  # another process may have put files there
-                one.rmdir()
+                parent.rmdir()
         raise
 
 

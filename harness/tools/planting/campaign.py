@@ -102,7 +102,7 @@ def plant(
             subjects.digests,
             interruption.requested,
             request.parameters,
-            tuple(one.id for one in beyond),
+            tuple(defect.id for defect in beyond),
         )
 
 
@@ -151,26 +151,28 @@ class _Campaign:
         for group in self._groups():
             try:
                 with self._leased(group):
-                    self._together([lambda one=one: one.scout(self._subjects) for one in group])  # type: ignore[misc]
+                    self._together([lambda trial=trial: trial.scout(self._subjects) for trial in group])  # type: ignore[misc]
             except LeaseUnavailable as error:
-                for one in group:
-                    hindered[one.claim] = Reach(one.claim, one.plan.profile.name, obstacle=str(error))
-                    del self._trials[one.claim]
+                for trial in group:
+                    hindered[trial.claim] = Reach(trial.claim, trial.plan.profile.name, obstacle=str(error))
+                    del self._trials[trial.claim]
             except WaitInterrupted:
                 break
-        return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in self._request.contracts)
+        return tuple(
+            hindered.get(contract.id) or self._trials[contract.id].reach for contract in self._request.contracts
+        )
 
     def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
         """Try the sample until the time is over. Returns the results, and the number of all defects."""
         found = {defect.id: defect for trials in self._trials.values() for defect in trials.reach.defects}
         # Equivalent defects count only if a claim kills them, so they come last.
         drawn = map(self._with_claims, sample.of(found.values(), self._request.seed))
-        chosen = sorted(drawn, key=lambda one: bool(one.equivalent))
-        schedule = Schedule(chosen, {claim: one.reach.seconds for claim, one in self._trials.items()})
-        for one in chosen:
-            for claim in one.claims:
-                if (attempt := self._trials[claim].remembered(one.defect)) is not None:
-                    schedule.remember(one.defect, attempt)
+        chosen = sorted(drawn, key=lambda planted: bool(planted.equivalent))
+        schedule = Schedule(chosen, {claim: trials.reach.seconds for claim, trials in self._trials.items()})
+        for planted in chosen:
+            for claim in planted.claims:
+                if (attempt := self._trials[claim].remembered(planted.defect)) is not None:
+                    schedule.remember(planted.defect, attempt)
         no_more = self._began + _BEGINNING * (self._until - self._began)
 
         def work(claims: Collection[str]) -> None:
@@ -178,25 +180,27 @@ class _Campaign:
                 task = schedule.next(claims, only_begun=time.monotonic() > no_more)
                 if task is None:
                     return
-                one, claim = task
-                attempt = self._trials[claim].attempt(one.defect, self._subjects.read(one.defect.file))
-                if schedule.add(one.defect, attempt, claim):
-                    tell(replace(one, attempts=schedule.attempts(one.defect)), schedule.left)
+                planted, claim = task
+                attempt = self._trials[claim].attempt(planted.defect, self._subjects.read(planted.defect.file))
+                if schedule.add(planted.defect, attempt, claim):
+                    tell(replace(planted, attempts=schedule.attempts(planted.defect)), schedule.left)
 
         for group in self._groups():
-            claims = frozenset(one.claim for one in group)
+            claims = frozenset(trial.claim for trial in group)
             side_by_side = 1 if self._is_alone(group[0].plan) else self._parallel
             try:
                 with self._leased(group):
                     self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
             except (LeaseUnavailable, WaitInterrupted):
                 continue  # what these claims reach is not tried
-        chosen.sort(key=lambda one: (one.defect.file, one.defect.edit.start, one.defect.id))
-        return tuple(replace(one, attempts=schedule.attempts(one.defect)) for one in chosen), len(found)
+        chosen.sort(key=lambda planted: (planted.defect.file, planted.defect.edit.start, planted.defect.id))
+        return tuple(replace(planted, attempts=schedule.attempts(planted.defect)) for planted in chosen), len(found)
 
     def _with_claims(self, defect: Defect) -> Planted:
         """A defect with the claims that try it, and what the authors say of it."""
-        marks = {claim: [one for one in entries if defect.is_named_by(one)] for claim, entries in self._marked.items()}
+        marks = {
+            claim: [entry for entry in entries if defect.is_named_by(entry)] for claim, entries in self._marked.items()
+        }
         claims = [
             claim
             for claim, trials in self._trials.items()
@@ -223,7 +227,7 @@ class _Campaign:
         """The claims that run at the same time: those that share, and then each of the others."""
         alone = [trial for trial in self._trials.values() if self._is_alone(trial.plan)]
         shared = [trial for trial in self._trials.values() if trial not in alone]
-        return [group for group in (shared, *([one] for one in alone)) if group]
+        return [group for group in (shared, *([trial] for trial in alone)) if group]
 
     @contextmanager
     def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:

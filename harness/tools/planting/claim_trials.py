@@ -290,6 +290,6 @@ def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
         remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to
 
 
-def _clause_text(one: ClauseResult) -> str:
+def _clause_text(result: ClauseResult) -> str:
     """A clause that does not hold, with the value that decided, such as the texts of what was violated."""
-    return one.id if one.value is None else f"{one.id}: {one.value}"[:_LONGEST_VALUE]
+    return result.id if result.value is None else f"{result.id}: {result.value}"[:_LONGEST_VALUE]

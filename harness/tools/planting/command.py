@@ -113,8 +113,8 @@ def command(
     host, cache = probe(project.root), made_cache_folder()
     request = RunRequest(contracts, profile, device, parameters=changed, mutants=False, jobs=jobs, seed=seed)
 
-    def tell_fate(one: Planted, left: int) -> None:
-        tell(told(one, left), err=True)
+    def tell_fate(planted: Planted, left: int) -> None:
+        tell(told(planted, left), err=True)
 
     sample, patches = Sample(limit, part, only), None if patch_file is None else _patches(patch_file)
     try:
@@ -134,9 +134,9 @@ def _patches(place: Path) -> dict[str, list[tuple[str, Patch]]]:
     except (OSError, ValueError) as error:
         raise click.BadParameter(f"{place}: {error}", param_hint="--patches") from error
     by_file: dict[str, list[tuple[str, Patch]]] = {}
-    for one in document["patches"]:
-        patch = Patch(one["file"], one["within"], one["before"], one["after"])
-        by_file.setdefault(one["file"], []).append((one["kind"], patch))
+    for row in document["patches"]:
+        patch = Patch(row["file"], row["within"], row["before"], row["after"])
+        by_file.setdefault(row["file"], []).append((row["kind"], patch))
     return by_file
 
 

@@ -140,7 +140,7 @@ def _order(site: Site) -> Iterator[Edit]:
             if isinstance(site.parent, ast.Expr):
                 yield site.replace(site.parent, "pass")
             elif called(node) == "randperm" and isinstance(node.func, ast.Attribute):
-                words = [site.code(one) for one in node.args]
+                words = [site.code(arg) for arg in node.args]
                 yield site.replace(node, f"{site.code(node.func.value)}.arange({', '.join(words)})")
 
 

@@ -122,7 +122,7 @@ def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> li
     counts: Counter[tuple[int, str]] = Counter()
     result: list[Defect] = []
     for name, edit, within in sorted(
-        distinct.values(), key=lambda one: (one[1].start, one[1].end, one[0], one[1].text)
+        distinct.values(), key=lambda place: (place[1].start, place[1].end, place[0], place[1].text)
     ):
         first = content.count(b"\n", 0, edit.start) + 1
         index = counts[first, name]
@@ -213,7 +213,7 @@ class Subjects:
         A patch of a user counts wherever it is in such a file: it survives if the claims do not even reach it.
         """
         ones = [defect for file in sorted(lines) for defect in self.all(file)]
-        return [one for one in ones if self.given or not set(one.lines).isdisjoint(lines[one.file])]
+        return [defect for defect in ones if self.given or not set(defect.lines).isdisjoint(lines[defect.file])]
 
     def is_matched(self, entry: Equivalent) -> bool:
         """Whether an entry of an author's file names a defect."""
@@ -222,7 +222,7 @@ class Subjects:
     def beyond(self, reached: Collection[str]) -> list[Defect]:
         """The patches of a user that are not among these ids."""
         ones = [defect for file in sorted(self._defects) for defect in self._defects[file]] if self.given else []
-        return [one for one in ones if one.id not in reached]
+        return [defect for defect in ones if defect.id not in reached]
 
     def lines(self, file: str) -> frozenset[int]:
         """All lines of a file."""

@@ -75,7 +75,7 @@ def edits(text: str) -> Iterator[tuple[str, Edit]]:
 
 
 def _edits(text: str) -> Iterator[tuple[str, int, int, str]]:
-    tokens = [one for one in _TOKEN.finditer(text) if one.lastgroup != "skip"]
+    tokens = [token for token in _TOKEN.finditer(text) if token.lastgroup != "skip"]
     sizes: set[int] = set()
     for place, token in enumerate(tokens):
         if token[0] == "[" and _declares(tokens, place):

@@ -56,11 +56,11 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
                 lines[file] |= body | header
                 used |= _outer_names(function, body | header)
         assigned += _assignments(tree, file, ran)
-    while more := [one for one in assigned if not one.names.isdisjoint(used)]:
-        assigned = [one for one in assigned if one.names.isdisjoint(used)]
-        for one in more:
-            lines[one.file] |= one.lines
-            used |= one.uses
+    while more := [assignment for assignment in assigned if not assignment.names.isdisjoint(used)]:
+        assigned = [assignment for assignment in assigned if assignment.names.isdisjoint(used)]
+        for assignment in more:
+            lines[assignment.file] |= assignment.lines
+            used |= assignment.uses
     return {file: frozenset(found) for file, found in lines.items() if found}
 
 
@@ -75,7 +75,7 @@ def _whole(tree: ast.AST, ran: set[int]) -> set[int]:
 
 def _is_compiled(function: _Function) -> bool:
     """Whether a compiler reads the function's text, so that Python never runs its lines."""
-    named = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    named = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in function.decorator_list]
     return any(name == "jit" for node in named for name in _names(node))
 
 

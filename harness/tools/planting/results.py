@@ -157,25 +157,25 @@ class Planting:
     def operators(self) -> Iterator[Row]:
         """A row for every operator that has a defect, and for every kind of a user's patches."""
         known = [name for family in FAMILIES.values() for name in family]
-        others = {one.defect.operator for one in self.planted}.difference(known)
+        others = {planted.defect.operator for planted in self.planted}.difference(known)
         for operator in (*known, *sorted(others)):
-            if ones := [one for one in self.planted if one.defect.operator == operator]:
+            if ones := [planted for planted in self.planted if planted.defect.operator == operator]:
                 yield _row(operator, ones)
 
     def files(self) -> Iterator[Row]:
         """A row for every file that has a defect."""
-        for file in sorted({one.defect.file for one in self.planted}):
-            yield _row(file, [one for one in self.planted if one.defect.file == file])
+        for file in sorted({planted.defect.file for planted in self.planted}):
+            yield _row(file, [planted for planted in self.planted if planted.defect.file == file])
 
     def of(self, fate: DefectFate) -> Iterator[Planted]:
         """The defects with this fate."""
-        return (one for one in self.planted if one.fate is fate)
+        return (planted for planted in self.planted if planted.fate is fate)
 
 
 def _row(name: str, ones: Sequence[Planted]) -> Row:
     counts = Counter(planted.fate for planted in ones)
     decisive = [planted.decisive for planted in ones if planted.fate is DefectFate.KILLED]
-    crashed = sum(one is not None and one.clauses == (COMPLETES,) for one in decisive)
+    crashed = sum(attempt is not None and attempt.clauses == (COMPLETES,) for attempt in decisive)
     return Row(name, crashed=crashed, **{fate.name.lower(): counts[fate] for fate in DefectFate})
 
 
@@ -192,7 +192,7 @@ def as_json(planting: Planting, seed: int) -> dict[str, Any]:
         "total": _counts(planting.total),
         "operators": [_counts(row) for row in planting.operators()],
         "files": [_counts(row) for row in planting.files()],
-        "defects": [_defect(one) for one in planting.planted],
+        "defects": [_defect(planted) for planted in planting.planted],
     }
 
 
@@ -201,7 +201,7 @@ def written(document: JsonObject) -> str:
     parts = []
     for name, value in document.items():
         if isinstance(value, list) and value:
-            lines = ",\n".join(f"  {strictjson.dumps(one)}" for one in value)
+            lines = ",\n".join(f"  {strictjson.dumps(item)}" for item in value)
             parts.append(f"{strictjson.dumps(name)}: [\n{lines}\n]")
         else:
             parts.append(f"{strictjson.dumps(name)}: {strictjson.dumps(value)}")
@@ -211,25 +211,25 @@ def written(document: JsonObject) -> str:
 def survivors(document: JsonObject) -> frozenset[tuple[str, str, str, str]]:
     """The defects that survived in a document of `as_json`: file, function, lines before and after."""
     return frozenset(
-        (one["file"], one["within"], one["before"], one["after"])
-        for one in document["defects"]
-        if one["fate"] in (DefectFate.SURVIVED, DefectFate.NOT_MEASURED)
+        (defect["file"], defect["within"], defect["before"], defect["after"])
+        for defect in document["defects"]
+        if defect["fate"] in (DefectFate.SURVIVED, DefectFate.NOT_MEASURED)
     )
 
 
-def _claim(one: Reach) -> JsonObject:
+def _claim(reach: Reach) -> JsonObject:
     return {
-        "id": one.claim,
-        "profile": one.profile,
-        "obstacle": one.obstacle or None,
-        "defects": len(one.defects),
-        "seconds": one.seconds,
-        "unmatched": [vars(entry) for entry in one.unmatched],
+        "id": reach.claim,
+        "profile": reach.profile,
+        "obstacle": reach.obstacle or None,
+        "defects": len(reach.defects),
+        "seconds": reach.seconds,
+        "unmatched": [vars(entry) for entry in reach.unmatched],
     }
 
 
-def _defect(one: Planted) -> JsonObject:
-    defect = one.defect
+def _defect(planted: Planted) -> JsonObject:
+    defect = planted.defect
     return {
         "id": defect.id,
         "operator": defect.operator,
@@ -238,12 +238,12 @@ def _defect(one: Planted) -> JsonObject:
         "within": defect.within,
         "before": defect.before,
         "after": defect.after,
-        "fate": str(one.fate),
-        "equivalent": one.equivalent or None,
-        "missed": one.missed or None,
-        "claims": list(one.claims),
-        "attempts": [attempt.to_json() for attempt in one.attempts],
-        "patch": one.patch,
+        "fate": str(planted.fate),
+        "equivalent": planted.equivalent or None,
+        "missed": planted.missed or None,
+        "claims": list(planted.claims),
+        "attempts": [attempt.to_json() for attempt in planted.attempts],
+        "patch": planted.patch,
     }
 
 

@@ -23,14 +23,14 @@ __all__ = ["Schedule", "stratified"]
 def stratified(defects: Iterable[Defect], seed: int) -> list[Defect]:
     """The defects in an order whose first N are a fair sample, for every N."""
     strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
-    for defect in sorted(defects, key=lambda one: (one.file, one.edit.start, one.id)):
+    for defect in sorted(defects, key=lambda defect: (defect.file, defect.edit.start, defect.id)):
         strata[defect.file, defect.operator].append(defect)
     chance = random.Random(seed)  # noqa: S311 (an order, no secret)
     places: list[tuple[float, Defect]] = []
     for _, stratum in sorted(strata.items()):
         chance.shuffle(stratum)
         places += [((place + chance.random()) / len(stratum), defect) for place, defect in enumerate(stratum)]
-    return [defect for _, defect in sorted(places, key=lambda one: one[0])]
+    return [defect for _, defect in sorted(places, key=lambda place: place[0])]
 
 
 class Schedule:
@@ -67,8 +67,10 @@ class Schedule:
             if not open_ones:
                 return None
             # Two claims try one defect at the same time only if every defect is being tried.
-            name = min(open_ones, key=lambda one: self._running[one])
-            claim = max(sorted(self._left[name].intersection(claims)), key=lambda one: self._promise(one, name))
+            name = min(open_ones, key=self._running.__getitem__)
+            claim = max(
+                sorted(self._left[name].intersection(claims)), key=lambda candidate: self._promise(candidate, name)
+            )
             self._left[name].discard(claim)
             self._running[name] += 1
             self._begun.add(name)

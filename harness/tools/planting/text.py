@@ -19,10 +19,10 @@ def planting_lines(planting: Planting) -> Iterator[Block]:
     for head, rows in tables if planting.planted else ():
         yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, planting.total])]))
     for fate, word in ((DefectFate.SURVIVED, "survived"), (DefectFate.NOT_MEASURED, "not measured")):
-        for one in planting.of(fate):
+        for planted in planting.of(fate):
             yield ""
-            yield f"{word}: {one.defect.id}"
-            yield from _details(one)
+            yield f"{word}: {planted.defect.id}"
+            yield from _details(planted)
     yield ""
     yield from _remarks(planting)
     if untried := planting.total.untried:
@@ -35,22 +35,22 @@ def planting_lines(planting: Planting) -> Iterator[Block]:
         )
 
 
-def told(one: Planted, left: int) -> str:
+def told(planted: Planted, left: int) -> str:
     """Return a line about a defect with a known fate."""
-    by = one.decisive
+    by = planted.decisive
     detail = ""
     if by is not None:
         detail = f" ({by.claim}: {', '.join(by.clauses) or by.reason.partition(chr(10))[0] or 'PASS'})"
-    return f"{one.fate} {one.defect.id}{detail}, {left} left"
+    return f"{planted.fate} {planted.defect.id}{detail}, {left} left"
 
 
-def _details(one: Planted) -> Iterator[str]:
-    for attempt in one.attempts:
+def _details(planted: Planted) -> Iterator[str]:
+    for attempt in planted.attempts:
         reason = attempt.reason.partition("\n")[0]
         yield f"{attempt.claim}: {attempt.fate}{f' ({reason})' if reason else ''}"
-    if one.missed:
-        yield f"reason: {one.missed}"
-    yield from one.patch.splitlines()
+    if planted.missed:
+        yield f"reason: {planted.missed}"
+    yield from planted.patch.splitlines()
 
 
 def _remarks(planting: Planting) -> Iterator[str]:

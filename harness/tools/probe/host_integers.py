@@ -106,7 +106,7 @@ class HostIntegers:
             known = self.of(each)
             if known is None:
                 return None
-            places += [self._kept(one) for one in known.nonzero().unbind(1)]
+            places += [self._kept(index) for index in known.nonzero().unbind(1)]
         with torch._C._IncludeDispatchKeyGuard(KEY):
             return torch.ops.aten.index.Tensor(tensor, places)
 

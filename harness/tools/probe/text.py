@@ -56,7 +56,7 @@ def largest(document: JsonObject) -> list[str]:
     swept = [name for name in cases[0]["parameters"] if len({repr(case["parameters"][name]) for case in cases}) > 1]
     lines = []
     for name, value in found.items():
-        others = " with every " + " and ".join(one for one in swept if one != name) if len(swept) > 1 else ""
+        others = " with every " + " and ".join(other for other in swept if other != name) if len(swept) > 1 else ""
         lines.append(f"no {name} fits{others}" if value is None else f"largest {name} that fits{others}: {value}")
     return lines
 

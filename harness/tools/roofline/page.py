@@ -21,8 +21,8 @@ def roofline_page(document: JsonObject) -> str:
     if step is None:
         return document_page(document["device"]["name"], "roofs", device_line(document), [roofs])
     errors = [
-        f"error: {one['operator']}: {one['error']}. Measure the roofs again on a quiet machine"
-        for one in step["above_peak"]
+        f"error: {operator['operator']}: {operator['error']}. Measure the roofs again on a quiet machine"
+        for operator in step["above_peak"]
     ]
     kernels: Section = (
         f"Kernels of a step of {seconds(step['seconds'])}",
@@ -35,7 +35,7 @@ def _kernels_under_roofs(document: JsonObject) -> Iterator[Figure]:
     """Yield for each dtype of products the kernels of that dtype under its roof."""
     roofs = document["roofs"]
     memory = max(roofs[name]["peak"] for name in ("copy", "read", "write"))
-    for name in [one for one in roofs if one.startswith("product ")]:
+    for name in [roof for roof in roofs if roof.startswith("product ")]:
         dtype = name.removeprefix("product ")
         points = sorted(
             (kernel["operations"] / kernel["bytes"], kernel["operations"] / kernel["seconds"])

@@ -19,8 +19,8 @@ def _read(source, sink, blocks, passes, block: tl.constexpr):  # type: ignore[no
     # .cg keeps the loads out of the first cache, which would otherwise answer later passes.
     offsets = tl.arange(0, block)
     total = tl.zeros((block,), tl.float32)
-    for one in range(tl.program_id(0), blocks * passes, tl.num_programs(0)):
-        total += tl.load(source + (one % blocks) * block + offsets, cache_modifier=".cg")
+    for step in range(tl.program_id(0), blocks * passes, tl.num_programs(0)):
+        total += tl.load(source + (step % blocks) * block + offsets, cache_modifier=".cg")
     tl.store(sink + tl.program_id(0) * block + offsets, total)
 
 

@@ -270,14 +270,14 @@ def _pair(dtype: str, label: str, left: Tensor, right: Tensor) -> Iterator[_Arm]
 def _narrow(width: int, work: float, generator: torch.Generator) -> Iterator[_Arm]:
     """Yield products of numbers of eight bits."""
     left, right = (torch.randn(width, width, device="cuda", generator=generator) for _ in range(2))
-    one = torch.ones((), device="cuda")
+    scalar = torch.ones((), device="cuda")
     fp8 = [values.to(torch.float8_e4m3fn) for values in (left, right)]
     integers = [(values * 32).clamp(-127, 127).to(torch.int8) for values in (left, right)]
     yield _Arm(
         "product float8_e4m3fn",
         f"{width} wide",
         work,
-        lambda: torch._scaled_mm(fp8[0], fp8[1].T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16),
+        lambda: torch._scaled_mm(fp8[0], fp8[1].T, scale_a=scalar, scale_b=scalar, out_dtype=torch.bfloat16),
     )
     yield _Arm("product int8", f"{width} wide", work, lambda: torch._int_mm(integers[0], integers[1].T))
 
@@ -304,13 +304,13 @@ def _tf32(left: Tensor, right: Tensor) -> Tensor:
 
 def _launch(kind: str, wait: Callable[[], object]) -> float:
     """Return the least time from one launch of a tiny operator to the next."""
-    one = torch.rand(1, device=kind)
+    scalar = torch.rand(1, device=kind)
     best = float("inf")
     for _ in range(10):
         wait()
         started = time.perf_counter()
         for _ in range(_LAUNCHES):
-            one.mul_(1.0)
+            scalar.mul_(1.0)
         wait()
         best = min(best, (time.perf_counter() - started) / _LAUNCHES)
     return best

@@ -30,8 +30,8 @@ def roofline_lines(document: JsonObject) -> Iterator[Block]:
     rest = len(step["kernels"]) - _MOST_KERNELS
     if rest > 0:
         yield f"  and {rest} shorter ones; --json has all"
-    for one in step["above_peak"]:
-        yield f"error: {one['operator']}: {one['error']}; measure the roofs with --again on a quiet machine"
+    for operator in step["above_peak"]:
+        yield f"error: {operator['operator']}: {operator['error']}; measure the roofs with --again on a quiet machine"
 
 
 def device_line(document: JsonObject) -> str:

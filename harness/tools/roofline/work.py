@@ -78,7 +78,9 @@ def work_of(
     plain, named, result, is_view, is_causal = called
     if is_view:
         return Work(0.0, 0.0, dtype, products=False)
-    results = [one for one in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(one, Tensor)]
+    results = [
+        value for value in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(value, Tensor)
+    ]
     read = tensors[1:] if short in _ONLY_WRITE | _GATHER else tensors
     moved = sum(map(_size, read)) + sum(map(_size, results)) * (2 if short in _GATHER else 1)
     formula = flop_registry.get(getattr(torch.ops.aten, short.replace("_for_cpu", ""), None))
@@ -114,11 +116,17 @@ def _called(packet: Any, arguments: Sequence[Any]) -> tuple[list[Any], dict[str,
         if len(taken) != len(arguments):
             continue
         pairs = list(zip(taken, arguments, strict=True))
-        plain = [value for one, value in pairs if not one.kwarg_only]
-        named = {one.name: value for one, value in pairs if one.kwarg_only}
+        plain = [value for argument, value in pairs if not argument.kwarg_only]
+        named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
         try:
             result = overload(*plain, **named)
         except (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError):
             continue
-        return plain, named, result, overload.is_view, any(one.name == "is_causal" and value for one, value in pairs)
+        return (
+            plain,
+            named,
+            result,
+            overload.is_view,
+            any(argument.name == "is_causal" and value for argument, value in pairs),
+        )
     return None

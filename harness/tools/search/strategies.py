@@ -68,7 +68,7 @@ def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple
         # A value of another type violates `type` already, so it does not show that a bound can be violated.
         typed = {key: schema[key] for key in schema if key == "type"}
     fits_type = _fits(typed)
-    wrong = (one for one in (*near, *_OTHER_TYPES) if fits_type(one) and not clause.check(one))
+    wrong = (value for value in (*near, *_OTHER_TYPES) if fits_type(value) and not clause.check(value))
     return _unique(wrong)[:_MOST_WRONG]
 
 
@@ -120,7 +120,9 @@ def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     longest = max(least, min(most, _MOST_ITEMS))
     item = values(schema.get("items", {"type": "number"}), pool)
     wanted = (max(least, min(3, most)), least, least + 1, most, *filter(is_number, pool))
-    sizes = list(dict.fromkeys(int(one) for one in wanted if least <= one <= longest and one == int(one))) or [least]
+    sizes = list(dict.fromkeys(int(size) for size in wanted if least <= size <= longest and size == int(size))) or [
+        least
+    ]
     few = st.lists(item, min_size=1, max_size=3)
     if schema.get("uniqueItems"):
         others = _distinct(schema.get("items", {"type": "number"}), pool, max(sizes[:3]) + 3)

@@ -98,7 +98,7 @@ class Search:
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that are not PASS for these measurements, except the ignored ones."""
         judged = (clause for clause in self.judge(measurements).clauses if clause.id not in self.without)
-        return tuple(one for one in judged if one.outcome is not Outcome.PASS)
+        return tuple(clause for clause in judged if clause.outcome is not Outcome.PASS)
 
     def satisfying(self) -> dict[str, Any]:
         """Measurements that satisfy the contract or, if none were found, the nearest.
@@ -137,7 +137,7 @@ class Search:
 
         def fails(measurements: dict[str, Any]) -> bool:
             nonlocal broken
-            (result,) = (one for one in self.judge(measurements).clauses if one.id == clause.id)
+            (result,) = (result for result in self.judge(measurements).clauses if result.id == clause.id)
             if result.outcome is Outcome.FAIL and result.reason is not None and result.reason.code in BROKEN:
                 broken = Violation(measurements, result.reason)
                 return False

@@ -173,10 +173,10 @@ def _parse(content: bytes) -> _Envelope:
     return _Envelope(
         document,
         _decoded(document["payload"], "/payload"),
-        tuple(one.get("keyid") or "" for one in document["signatures"]),
+        tuple(signature.get("keyid") or "" for signature in document["signatures"]),
         tuple(
-            _decoded(one["sig"], pointer("signatures", position, "sig"))
-            for position, one in enumerate(document["signatures"])
+            _decoded(signature["sig"], pointer("signatures", position, "sig"))
+            for position, signature in enumerate(document["signatures"])
         ),
     )
 

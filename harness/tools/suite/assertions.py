@@ -52,7 +52,7 @@ def is_constant(condition: ast.expr) -> bool:
 
 
 def _calls(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call | ast.Await | ast.Yield) for one in ast.walk(node))
+    return any(isinstance(inner, ast.Call | ast.Await | ast.Yield) for inner in ast.walk(node))
 
 
 def _names(node: ast.expr) -> Iterator[str]:
@@ -103,6 +103,6 @@ class _Marking(ast.NodeTransformer):
     def _call(self, node: ast.stmt, name: str, *functions: ast.expr) -> ast.Expr:
         place = ast.Constant(f"{self._file}:{node.lineno}:{node.col_offset}")
         call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [place, *functions], []))
-        for one in (call, call.value, call.value.func, place):  # type: ignore[attr-defined]
-            ast.copy_location(one, node)
+        for inner in (call, call.value, call.value.func, place):  # type: ignore[attr-defined]
+            ast.copy_location(inner, node)
         return call

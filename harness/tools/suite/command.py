@@ -197,9 +197,15 @@ def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledg
 
 def _earlier_bundle(path: Path, name: str) -> Bundle:
     """Return the bundle, or the newest PASS of this claim at or below the folder."""
-    passed = [Bundle(one.path) for one in verify(path) if one.sound and one.verdict is Verdict.PASS]
+    passed = [
+        Bundle(verification.path)
+        for verification in verify(path)
+        if verification.sound and verification.verdict is Verdict.PASS
+    ]
     candidates = [
-        one for one in passed if one.record.id == name or os.path.realpath(one.path) == os.path.realpath(path)
+        bundle
+        for bundle in passed
+        if bundle.record.id == name or os.path.realpath(bundle.path) == os.path.realpath(path)
     ]
     if not candidates:
         raise _refused(f"{path} has no sound bundle of {name} with the verdict PASS")

@@ -90,7 +90,7 @@ def contract_of(settings: SuiteSettings, planted: Mapping[str, str]) -> dict[str
 def choose_faults(tests: Sequence[str], root: Path) -> Mapping[str, str]:
     """Return a test for each kind of defect: of those in which it can be planted, one with the most assertions."""
     expected = stated(tests, exactly=True)
-    ranked = sorted((-min(places for places, _ in one.cells.values()), name) for name, one in expected.items())
+    ranked = sorted((-min(places for places, _ in test.cells.values()), name) for name, test in expected.items())
     asserting = [name for places, name in ranked if places]
     tests_by_kind = {
         kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.FAULTS

@@ -93,10 +93,14 @@ def _statement(tree: ast.Module, line: int) -> range:
     size = float("inf")
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):
-            begin = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+            begin = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
             last = node.end_lineno or begin
             if begin <= line <= last and last - begin < size:
                 size = last - begin
-                inner = [one.lineno for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node]
+                inner = [
+                    statement.lineno
+                    for statement in ast.walk(node)
+                    if isinstance(statement, ast.stmt) and statement is not node
+                ]
                 lines = range(begin, min(inner, default=last) + 1)
     return lines

@@ -59,7 +59,7 @@ def falsify(trial: Trial[Suite]) -> None:
         report_lines = [f"{mutant.fate}: {mutant.place}\n" for mutant in score.mutants]
         report_lines += [f"\n{survivor.place}\n{survivor.diff}\n" for survivor in score.survivors()]
         unnoticed, replacements = try_results(suite, given["mutate"], workspace=trial.workspace / "results")
-        report_lines += ["\n", *(f"unnoticed: {one}\n" for one in unnoticed)]
+        report_lines += ["\n", *(f"unnoticed: {place}\n" for place in unnoticed)]
         (trial.artifacts / MUTANTS).write_text("".join(report_lines), encoding="utf-8")
         trial.measure(**score.measurements(), replacements=replacements, unnoticed_results=unnoticed[:LONGEST])
     trial.resolve(device=trial.device.partition(":")[0])

@@ -166,8 +166,8 @@ class Ledger:
             if wanted.exactly:
                 difference.unexpected += [
                     f"{name} [{text}]"
-                    for text, one in cells.items()
-                    if text not in wanted.cells and one.outcome == PASSED
+                    for text, test in cells.items()
+                    if text not in wanted.cells and test.outcome == PASSED
                 ]
         return difference
 
@@ -237,7 +237,7 @@ def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
             raise ValueError(f"{line!r} is not FUNCTION: N assertions; NAME in VALUE, VALUE")
         values = {axis["name"]: axis["values"].split(", ") for axis in axes if axis is not None}
         grid = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
-        cells = [cell] if is_cell else [_cell_text(one) for one in grid]
+        cells = [cell] if is_cell else [_cell_text(value) for value in grid]
         cells_by_function[function] |= dict.fromkeys(cells, (int(counts["places"]), int(counts["held"] or 0)))
     return {name: Expected(cells, exactly) for name, cells in cells_by_function.items()}
 
@@ -261,7 +261,9 @@ def lines_of(ledger: Ledger) -> Iterator[str]:
 def _axes(cells: Mapping[str, Cell]) -> dict[str, list[str]] | None:
     """Return the values of each parameter if their product are these cells, and nothing in them splits a line."""
     values = [cell.values for cell in cells.values()]
-    axes = {name: list(dict.fromkeys(one[name] for one in values)) for name in values[0]}
+    axes = {name: list(dict.fromkeys(value[name] for value in values)) for name in values[0]}
     is_plain = not any(sign in value for axis_values in axes.values() for value in axis_values for sign in (", ", "; "))
-    is_grid = {_cell_text(one) for one in values} == cells.keys() and math.prod(map(len, axes.values())) == len(cells)
+    is_grid = {_cell_text(value) for value in values} == cells.keys() and math.prod(map(len, axes.values())) == len(
+        cells
+    )
     return axes if is_plain and is_grid and all(" " not in name for name in axes) else None

@@ -143,4 +143,4 @@ def _annotations(module: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         for node in (getattr(holder, "annotation", None), getattr(holder, "returns", None))
         if isinstance(node, ast.expr)
     ]
-    return [((one.lineno, one.col_offset), (one.end_lineno or 0, one.end_col_offset or 0)) for one in nodes]
+    return [((node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)) for node in nodes]

@@ -40,7 +40,7 @@ def replaced(name: str, result: Any) -> Any:
 
 def _within(change: Callable[[Any], Any], value: Any) -> Any:
     if type(value) in (tuple, list):
-        items = [_within(change, one) for one in value]
+        items = [_within(change, item) for item in value]
         is_same = all(one is other for one, other in zip(items, value, strict=True))
         return value if is_same else type(value)(items)
     is_floating = isinstance(value, float) or "float" in str(getattr(value, "dtype", ""))

@@ -47,7 +47,7 @@ class MutantResult:
     def line(self) -> str:
         """Return the place, the line there, and what it becomes."""
         changed = [line for line in self.diff.splitlines()[2:] if line.startswith(("-", "+"))]
-        return " | ".join([self.place, *(f"{one[0]} {one[1:].strip()}" for one in changed)])
+        return " | ".join([self.place, *(f"{line[0]} {line[1:].strip()}" for line in changed)])
 
 
 @final
@@ -120,9 +120,9 @@ def try_mutants(
     # A test of memory or time can fail while it is traced; what it executed until then counts.
     traced = suites[copies[0]].run(traced={str(copies[0] / module): module for module in modules})
     chosen = {
-        item.job_id: reaching(copies[0], str(one.module_path), one.start_pos[0], traced.lines, tests)
+        item.job_id: reaching(copies[0], str(mutation.module_path), mutation.start_pos[0], traced.lines, tests)
         for item in items
-        for one in item.mutations
+        for mutation in item.mutations
     }
     if not any(chosen.values()):
         raise NotMeasured(f"no test executes {', '.join(paths)} in a copy of {suite.root}; is it imported from there?")

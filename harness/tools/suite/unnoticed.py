@@ -48,15 +48,15 @@ def try_results(suite: Suite, paths: Sequence[str], *, workspace: Path) -> tuple
     copy_tree(suite.root, copy, workspace)
     modules = sorted({file.relative_to(copy).as_posix() for path in paths for file in _modules(copy / path)})
     copied = suite_of_copy(suite, copy, modules, workspace / "runs")
-    traced = copied.run(traced={str(copy / one): one for one in modules})
+    traced = copied.run(traced={str(copy / module): module for module in modules})
     tests = passing(traced)
     unnoticed, tried = [], 0
-    for one in [statement for module in modules for statement in _returns(copy, module)]:
-        chosen = reaching(copy, one.module, one.line, traced.lines, tests)
+    for statement in [statement for module in modules for statement in _returns(copy, module)]:
+        chosen = reaching(copy, statement.module, statement.line, traced.lines, tests)
         for name in replaced_result.REPLACEMENTS if chosen else ():
             tried += 1
-            if _passes(copied, copy / one.module, one, name, chosen):
-                unnoticed.append(f"{one.module}:{one.line} {name}")
+            if _passes(copied, copy / statement.module, statement, name, chosen):
+                unnoticed.append(f"{statement.module}:{statement.line} {name}")
     return unnoticed, tried
 
 

@@ -48,7 +48,7 @@ def is_tracked(path: Path) -> bool:
 
 def parts(path: Path) -> list[Path]:
     """The files that a log consists of: itself, or those of MLflow's folder."""
-    return sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def lines(path: Path) -> Iterator[bytes]:

@@ -184,8 +184,8 @@ class Trainer:
         """A placeholder's value. A text among the trainer's own parameters can contain placeholders itself."""
         value = values.get(name, self.parameters.get(name))
         if isinstance(value, str) and name in self.parameters and depth < _DEEPEST:
-            inner = {one: self.value(one, values, depth + 1) for one in _names(value)}
-            if any(one is None for one in inner.values()):
+            inner = {name: self.value(name, values, depth + 1) for name in _names(value)}
+            if any(value is None for value in inner.values()):
                 return None
             value = _PLACEHOLDER.sub(lambda match: str(inner[match[1]]), value)
         return None if value == "" else value

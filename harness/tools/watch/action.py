@@ -39,7 +39,7 @@ def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutat
         "job": job.description.get("name"),
         "step": job.step,
         "second": job.at,
-        "refutations": [asdict(one) for one in refutations],
+        "refutations": [asdict(refutation) for refutation in refutations],
         "bundles": [*bundles],
     }
     environment = {**os.environ, "HARNESS_WATCH_WHY": refutations[0].why, "HARNESS_WATCH_CHECK": refutations[0].check}
@@ -80,7 +80,7 @@ def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
         has_steps = (  # also if Slurm does not say
             isinstance(steps, str)
             or steps.returncode != 0
-            or any(one.rpartition(".")[2].isdigit() for one in steps.stdout.split())
+            or any(step.rpartition(".")[2].isdigit() for step in steps.stdout.split())
         )
         words[1:1] = ["--signal=TERM", *([] if has_steps else ["--full"])]
     done = _slurm(*words)

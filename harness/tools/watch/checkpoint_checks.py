@@ -27,8 +27,12 @@ class _OfCheckpoints(Check):
     def before(self) -> Checkpoint | None:
         """The newest earlier checkpoint that was read; else the first weights."""
         job = self.job
-        read = [one for one in job.checkpoints.values() if not one.refused and one.step < self.newest]
-        return max(read, key=lambda one: one.step, default=job.weights.get("initial"))
+        read = [
+            checkpoint
+            for checkpoint in job.checkpoints.values()
+            if not checkpoint.refused and checkpoint.step < self.newest
+        ]
+        return max(read, key=lambda checkpoint: checkpoint.step, default=job.weights.get("initial"))
 
     newest = 0
 
@@ -73,7 +77,7 @@ class CheckpointsLoad(_OfCheckpoints):
         self.judged = True
         if checkpoint.refused:
             self.refute(f"{checkpoint.name}, {checkpoint.size} bytes: {checkpoint.refused}", checkpoint.step)
-        elif not any(_elements(one) for one in checkpoint.tensors.values()):
+        elif not any(_elements(tensor) for tensor in checkpoint.tensors.values()):
             self.refute(f"{checkpoint.name}, {checkpoint.size} bytes, holds no weights", checkpoint.step)
 
 
@@ -92,8 +96,8 @@ class CheckpointsWhole(_OfCheckpoints):
         lacks = [name for name in before.tensors if name not in checkpoint.tensors]
         other = [
             name
-            for name, one in checkpoint.tensors.items()
-            if name in before.tensors and list(before.tensors[name][_SHAPE]) != list(one[_SHAPE])
+            for name, tensor in checkpoint.tensors.items()
+            if name in before.tensors and list(before.tensors[name][_SHAPE]) != list(tensor[_SHAPE])
         ]
         if lacks:
             self.refute(f"{checkpoint.name} lacks {_named(lacks)}", checkpoint.step)
@@ -111,7 +115,7 @@ class CheckpointsFinite(_OfCheckpoints):
         if checkpoint.refused:
             return
         self.judged = True
-        if bad := [name for name, one in checkpoint.tensors.items() if one[_NOT_FINITE]]:
+        if bad := [name for name, tensor in checkpoint.tensors.items() if tensor[_NOT_FINITE]]:
             self.refute(f"{checkpoint.name} has numbers that are not finite in {_named(bad)}", checkpoint.step)
 
 
@@ -167,7 +171,7 @@ class CheckpointsByRate(_OfCheckpoints):
             return
         self.judged = True
         reach = given.learning_rate * steps
-        name = max(moved, key=lambda one: moved[one])
+        name = max(moved, key=lambda tensor: moved[tensor])
         if moved[name] > given.step_factor * reach + 1e-7:
             said = f"{name} moved by {moved[name]:.3g} in {steps} steps; at a rate of {given.learning_rate:g}"
             self.refute(f"{checkpoint.name}: {said} that is at most about {reach:.3g}", checkpoint.step)
@@ -194,13 +198,13 @@ class TeacherApart(Check):
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._compare(checkpoint, checkpoint.name)
 
-    def _compare(self, one: Checkpoint, what: str) -> None:
+    def _compare(self, checkpoint: Checkpoint, what: str) -> None:
         teacher = self.job.weights.get("teacher")
-        if teacher is None or teacher.refused or one.refused or not one.tensors or self.found:
+        if teacher is None or teacher.refused or checkpoint.refused or not checkpoint.tensors or self.found:
             return
         self.judged = True
-        if one.digests() == teacher.digests():
-            self.refute(f"{what} are the teacher's", one.step)
+        if checkpoint.digests() == teacher.digests():
+            self.refute(f"{what} are the teacher's", checkpoint.step)
 
 
 class WeightsMove(Check):

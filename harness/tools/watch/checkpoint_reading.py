@@ -103,7 +103,7 @@ class CheckpointReader:
                 return None
             reading, found.reading = found.reading, None
             result = reading.result()
-        elif any(one.is_file() and one.stat().st_size for one in found.path.rglob("*")):
+        elif any(path.is_file() and path.stat().st_size for path in found.path.rglob("*")):
             return None  # in a form that is not known
         else:
             result = {"refused": "the folder is empty"}
@@ -157,7 +157,7 @@ def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:
     found = [part.stat() for part in weight_paths(path)]
     if not found:
         raise FileNotFoundError(path)
-    return tuple((one.st_size, one.st_mtime_ns) for one in found)
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in found)
 
 
 def _guarded(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _moved(path: Path, since: int, before: Path, prefix: str) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         found = compare(path, before)
         moved = dict.fromkeys(found.equal, 0.0)
-        moved |= {one.name: one.largest for one in found.changed if one.largest is not None}
+        moved |= {tensor.name: tensor.largest for tensor in found.changed if tensor.largest is not None}
         moved = {name.removeprefix(prefix): one for name, one in moved.items() if name.startswith(prefix)}
         return {"tensors": _plain(found.this.tensors, prefix), "moved": moved, "since": since}
 
@@ -201,11 +201,11 @@ def _plain(tensors: Any, prefix: str) -> dict[str, list[Any]]:
     """Return the tensors below a prefix, by name without it."""
     return {
         name.removeprefix(prefix): [
-            one.dtype,
-            list(one.shape),
-            one.digest[:16],
-            0 if one.statistics is None else one.statistics.nan + one.statistics.infinite,
+            tensor.dtype,
+            list(tensor.shape),
+            tensor.digest[:16],
+            0 if tensor.statistics is None else tensor.statistics.nan + tensor.statistics.infinite,
         ]
-        for name, one in tensors.items()
+        for name, tensor in tensors.items()
         if name.startswith(prefix)
     }

@@ -34,7 +34,9 @@ def state_of(facts: Iterable[Fact], given: Given) -> JobState:
 def measured(job: JobState) -> dict[str, Any]:
     """Return what the checks measured: for each that was judged, its refutations."""
     found: dict[str, Any] = {
-        check.name: [one.text for one in check.found] for check in job.checks if check.judged or check.found
+        check.name: [refutation.text for refutation in check.found]
+        for check in job.checks
+        if check.judged or check.found
     }
     return {"steps_seen": job.step, **found}
 

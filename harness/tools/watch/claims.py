@@ -48,7 +48,7 @@ class Claim:
 
 def _losses(job: JobState) -> dict[str, Any]:
     """Return the first and the newest loss, once a check has refuted losses; until then, nothing is decided."""
-    refuted = {one.check for one in job.refutations} & {"losses_not_finite", "losses_rise"}
+    refuted = {refutation.check for refutation in job.refutations} & {"losses_not_finite", "losses_rise"}
     losses = job.telling.losses
     if not refuted or not losses:
         return {}

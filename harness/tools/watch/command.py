@@ -45,7 +45,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--on-refute",
     "action",
-    type=click.Choice([str(one) for one in Action]),
+    type=click.Choice([str(action) for action in Action]),
     default=str(Action.LOG),
     show_default=True,
     help="What to do about the first refutation.",
@@ -191,12 +191,12 @@ def _state(named: Path) -> Path:
 
 def _list(since: float | None) -> ExitStatus:
     jobs = []
-    for one in listed(0.0 if since is None else time.time() - since):
-        if isinstance(one, str):
-            tell(one, err=True)
+    for job in listed(0.0 if since is None else time.time() - since):
+        if isinstance(job, str):
+            tell(job, err=True)
         else:
-            jobs.append(one)
-            tell(one.line)
+            jobs.append(job)
+            tell(job.line)
     tell(total_line(jobs))
     return ExitStatus.PASS if jobs else ExitStatus.NOT_MEASURED
 

@@ -51,7 +51,7 @@ def contract_of(job: Fact, given: Given, trainer: Trainer | None, facts: Path, r
                                       "description": f"Refutations of: {_first_line(check)}"}  # fmt: skip
     parameters = {"given": given.texts(), "facts": str(facts), "defect": None}
     # These two are compared with what ran, if they were asked for.
-    parameters |= {one: value for one in ("device", "steps") if (value := getattr(given, one))}
+    parameters |= {name: value for name in ("device", "steps") if (value := getattr(given, name))}
     document = {
         "id": name,
         "issue": job["issue"],
@@ -71,9 +71,9 @@ def contract_of(job: Fact, given: Given, trainer: Trainer | None, facts: Path, r
         "observation": {
             "type": "object",
             "properties": properties,
-            "examples": [{one: 0 if one == "steps_seen" else [] for one in properties}],
+            "examples": [{name: 0 if name == "steps_seen" else [] for name in properties}],
         },
-        "mutants": [_mutant(one) for one, defect in DEFECTS.items() if defect.violates not in lacks],
+        "mutants": [_mutant(name) for name, defect in DEFECTS.items() if defect.violates not in lacks],
         "sources": [{"uri": "https://arxiv.org/abs/1711.05101", "locator": "AdamW: what a step does to the weights"}],
     }
     content = (strictjson.dumps(document, indent=1) + "\n").encode()
@@ -96,7 +96,7 @@ def _mutant(name: str) -> dict[str, Any]:
 
 
 _BY_VALUE: Final = {"batches_repeated": "batch", "gradients_lost": "grad_norm", "rates_off": "learning_rate"}
-_OF_FILES: Final = {*(one.name for one in CHECKPOINT_CHECKS), "disk_short"} - {TeacherApart.name}
+_OF_FILES: Final = {*(check.name for check in CHECKPOINT_CHECKS), "disk_short"} - {TeacherApart.name}
 
 
 def _not_shown(job: Fact, given: Given, trainer: Trainer | None) -> set[str]:

@@ -93,10 +93,10 @@ def _event(line: bytes) -> Mapping[str, Any]:
 def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of new events; `launches` are all of the process so far."""
     told = Recording(tuple(events))
-    said = Recording(tuple(one for one in events if one["event"] != "totals"))
-    refused = [one for one in told.out_of_memory if not one.startswith(_ON_HOST)]
+    said = Recording(tuple(event for event in events if event["event"] != "totals"))
+    refused = [event for event in told.out_of_memory if not event.startswith(_ON_HOST)]
     found: dict[str, Any] = {
-        "started": sum(one["event"] == "start" for one in events),
+        "started": sum(event["event"] == "start" for event in events),
         "ready": told.processes,
         "launches": told.launches,
         "images": [*said.ptx[:_SHOWN]],

@@ -88,7 +88,7 @@ def states_folder() -> Path:
 def new_state(name: str, elsewhere: Path | None = None) -> Path:
     """Return a new folder for the facts of a job; or that elsewhere, which the list of this user then names."""
     stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    named = f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
+    named = f"{stamp}-{''.join(letter if letter.isalnum() else '-' for letter in name)[:40]}"
     if elsewhere is None:
         return states_folder() / named
     with suppress(OSError, NoCacheFolderError):

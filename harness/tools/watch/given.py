@@ -69,13 +69,13 @@ class Given:
 
     def texts(self) -> list[str]:
         """Return the parameters that are given or have a default, as `-P` takes them. A contract keeps them so."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
         return [f"{name}={value}" for name, value in found.items() if value is not None and value != ""]
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Given:
         """Return what `texts` returned. Raises GivenError as `given_of` does."""
-        return given_of({name: _value(text) for name, _, text in (one.partition("=") for one in texts)})
+        return given_of({name: _value(text) for name, _, text in (text.partition("=") for text in texts)})
 
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ def given_of(values: Mapping[str, Any]) -> Given:
     Raises:
         GivenError: a value is of another type or out of range.
     """
-    names = {one.name: one.type for one in fields(Given)}
+    names = {field.name: field.type for field in fields(Given)}
     chosen = {name: values[name] for name in names if values.get(name) not in (None, "", "null")}
     if not chosen.get("checkpoint_every", True):
         del chosen["checkpoint_every"]  # 0 writes none

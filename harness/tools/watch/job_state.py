@@ -81,7 +81,7 @@ class Checkpoint:
 
     def digests(self) -> dict[str, str]:
         """Return the digest of each tensor."""
-        return {name: str(one[2]) for name, one in self.tensors.items()}
+        return {name: str(tensor[2]) for name, tensor in self.tensors.items()}
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,9 @@ class JobState:
     @property
     def refutations(self) -> list[Refutation]:
         """The refutations of all checks, in the order of time."""
-        return sorted((one for check in self.checks for one in check.found), key=lambda one: one.at)
+        return sorted(
+            (refutation for check in self.checks for refutation in check.found), key=lambda refutation: refutation.at
+        )
 
     def apply(self, fact: Fact) -> None:
         """Take the next fact. What cannot be taken is named by `failed`: replayed, the same facts fail alike."""

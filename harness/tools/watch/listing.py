@@ -62,10 +62,10 @@ class ListedJob:
 
 def total_line(jobs: Sequence[ListedJob]) -> str:
     """Return the sum over jobs."""
-    running = sum(one.runs for one in jobs)
-    refuted = sum(bool(one.job.refutations) for one in jobs)
-    ended = sum(one.job.is_over and one.job.was_ended for one in jobs)
-    saved = sum(saved_gpu_seconds(one.job) for one in jobs) / 3600
+    running = sum(job.runs for job in jobs)
+    refuted = sum(bool(job.job.refutations) for job in jobs)
+    ended = sum(job.job.is_over and job.job.was_ended for job in jobs)
+    saved = sum(saved_gpu_seconds(job.job) for job in jobs) / 3600
     told = f"{counted(len(jobs), 'job')}, {running} running, {refuted} refuted"
     return f"{told}, {ended} ended early: {saved:.2f} GPU-hours saved"
 
@@ -94,13 +94,13 @@ def listed(since: float = 0.0, *, over: bool = True) -> Iterator[ListedJob | str
 def running(project: Project) -> Iterator[RunningJob]:
     """Yield the jobs of a project that run. The core calls this as an entry point of `harness.jobs`."""
     with suppress(NoCacheFolderError):
-        for one in listed(time.time() - _FORGOTTEN, over=False):
-            if isinstance(one, str):
-                yield RunningJob("harness watch", one)
-            elif one.runs and one.job.description.get("root") == str(project.root):
-                about = one.job.description
-                state = place_line(one.job) + ("" if one.is_watched else ", without a watcher")
-                yield RunningJob(str(about["name"]), state, refuted_line(one.job), str(about.get("page", "")))
+        for listed_job in listed(time.time() - _FORGOTTEN, over=False):
+            if isinstance(listed_job, str):
+                yield RunningJob("harness watch", listed_job)
+            elif listed_job.runs and listed_job.job.description.get("root") == str(project.root):
+                about = listed_job.job.description
+                state = place_line(listed_job.job) + ("" if listed_job.is_watched else ", without a watcher")
+                yield RunningJob(str(about["name"]), state, refuted_line(listed_job.job), str(about.get("page", "")))
 
 
 def _is_over(path: Path) -> bool:

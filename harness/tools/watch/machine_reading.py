@@ -41,7 +41,7 @@ class MachineReader:
 
         cells: dict[str, Any] = {"watcher_seconds": round(time.process_time(), 3)}
         if self._folder is not None:
-            place = next((one for one in (self._folder, *self._folder.parents) if one.exists()), Path("/"))
+            place = next((folder for folder in (self._folder, *self._folder.parents) if folder.exists()), Path("/"))
             cells["free_bytes"] = shutil.disk_usage(place).free
             cells["expected_bytes"] = self._expected or None
         if self._tree is not None:
@@ -85,7 +85,7 @@ class MachineReader:
                 if readings.get(column) is not None:
                     found[column] = max(found.get(column, 0), readings[column])
         found["gpu_seen"] = True if True in seen else None if None in seen else False
-        found["gpus"] = sum(one is True for one in seen)
+        found["gpus"] = sum(is_there is True for is_there in seen)
         return found
 
 

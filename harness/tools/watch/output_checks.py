@@ -224,7 +224,7 @@ class RatesScheduled(Check):
         elif given.learning_rate is not None:
             slack = given.rate_error * given.learning_rate
             due = [self._due(near) for near in range(step.step - 2, step.step + 2)] if given.schedule else []
-            expected = [one for one in due if one is not None]
+            expected = [step for step in due if step is not None]
             low, high = (min(expected), max(expected)) if expected else (0.0, given.learning_rate)
             if not low - slack <= rate <= high + slack:
                 said = f"{high:g} is due" if expected else f"{given.learning_rate:g} was asked for"

@@ -69,8 +69,15 @@ def _checks(job: JobState) -> Table:
 def _checkpoints(job: JobState) -> Table:
     rows = [("step", "time", "bytes", "tensors")]
     for step in sorted(job.checkpoints)[-_LAST:]:
-        one = job.checkpoints[step]
-        rows.append((str(step), duration_text(one.at), f"{one.size:,}", one.refused or str(len(one.tensors))))
+        checkpoint = job.checkpoints[step]
+        rows.append(
+            (
+                str(step),
+                duration_text(checkpoint.at),
+                f"{checkpoint.size:,}",
+                checkpoint.refused or str(len(checkpoint.tensors)),
+            )
+        )
     return Table(rows)
 
 

@@ -83,7 +83,7 @@ class Defect:
 
 def planted(defect: str) -> list[Fact]:
     """Return the facts of the healthy job with a defect."""
-    return [fact for one in healthy() for fact in DEFECTS[defect].change(one)]
+    return [fact for healthy_fact in healthy() for fact in DEFECTS[defect].change(healthy_fact)]
 
 
 def _steps(change: Callable[[int, dict[str, str]], dict[str, str] | None]) -> Callable[[Fact], Sequence[Fact]]:
@@ -130,8 +130,8 @@ def _tensors(change: Callable[[int, str, list[Any]], list[Any] | None]) -> Calla
 
 
 def _kept(fact: Fact, change: Callable[[int, str, list[Any]], list[Any] | None]) -> Iterator[tuple[str, list[Any]]]:
-    for name, one in fact["tensors"].items():
-        found = change(fact["step"], name, list(one))
+    for name, tensor in fact["tensors"].items():
+        found = change(fact["step"], name, list(tensor))
         if found is not None:
             yield name, found
 
@@ -174,25 +174,27 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     ),
     "no-checkpoints": Defect("checkpoints_late", "no checkpoint is written", _of("checkpoint", lambda fact: None)),
     "empty-checkpoints": Defect(
-        "checkpoints_unreadable", "checkpoints hold no tensor", _tensors(lambda step, name, one: None)
+        "checkpoints_unreadable", "checkpoints hold no tensor", _tensors(lambda step, name, tensor: None)
     ),
     "tensor-lost": Defect(
         "checkpoints_incomplete",
         "the head is not saved",
-        _tensors(lambda step, name, one: None if name == "head" else one),
+        _tensors(lambda step, name, tensor: None if name == "head" else tensor),
     ),
     "nan-weights": Defect(
-        "checkpoints_not_finite", "the head has a NaN", _tensors(lambda step, name, one: [*one[:3], name == "head"])
+        "checkpoints_not_finite",
+        "the head has a NaN",
+        _tensors(lambda step, name, tensor: [*tensor[:3], name == "head"]),
     ),
     "idle-optimizer": Defect(
         "checkpoints_unmoved",
         "no step moves the weights",
-        _tensors(lambda step, name, one: [*one[:2], f"{name} of step 0", 0]),
+        _tensors(lambda step, name, tensor: [*tensor[:2], f"{name} of step 0", 0]),
     ),
     "stale-checkpoints": Defect(
         "checkpoints_stale",
         "each checkpoint holds the weights of step 20",
-        _tensors(lambda step, name, one: [*one[:2], f"{name} of step 20", 0]),
+        _tensors(lambda step, name, tensor: [*tensor[:2], f"{name} of step 20", 0]),
     ),
     "tenfold-rate": Defect(
         "checkpoints_off_rate",

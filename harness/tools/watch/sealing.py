@@ -61,13 +61,28 @@ class Judge:
             facts: the file with the job's facts, to which `add` adds one.
             say: takes each line for the user.
         """
-        told, known = {(one.check, one.step, one.why) for one in job.told}, {one.check for one in job.told}
-        for one in [one for one in job.refutations if (one.check, one.step, one.why) not in told]:
+        told, known = (
+            {(refutation.check, refutation.step, refutation.why) for refutation in job.told},
+            {refutation.check for refutation in job.told},
+        )
+        for refutation in [
+            refutation
+            for refutation in job.refutations
+            if (refutation.check, refutation.step, refutation.why) not in told
+        ]:
             self._is_open = True
-            add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
-            if one.check not in known:
-                say(f"REFUTED  {one.check}: {one.text}")
-            known.add(one.check)
+            add(
+                {
+                    "fact": "refuted",
+                    "at": refutation.at,
+                    "check": refutation.check,
+                    "step": refutation.step,
+                    "why": refutation.why,
+                }
+            )
+            if refutation.check not in known:
+                say(f"REFUTED  {refutation.check}: {refutation.text}")
+            known.add(refutation.check)
         if not self._is_open and not job.is_over:
             return
         new = self._news(job)
@@ -86,7 +101,7 @@ class Judge:
         """Return the claims with clauses that fail and were not sealed, and these clauses."""
         found = []
         for claim in self._claims:
-            before = {one for fact in job.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
+            before = {clause for fact in job.sealed if fact["claim"] == claim.contract.id for clause in fact["clauses"]}
             plan = make_plan(claim.contract, self._host, claim.request)
             judgment = judge(plan.contract, _observation(plan.trial(), claim, job))
             failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL) if clause.id not in before)
@@ -112,11 +127,11 @@ class Judge:
             ]
             trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=job.at)
             done = self._recorder.finished(plan, trials)
-        undecided = (one.id.removesuffix(".maxItems") for one in judgment.with_outcome(Outcome.NOT_MEASURED))
+        undecided = (clause.id.removesuffix(".maxItems") for clause in judgment.with_outcome(Outcome.NOT_MEASURED))
         fact = {"fact": "sealed", "at": job.at, "claim": claim.contract.id, "clauses": [*clauses],
                 "verdict": str(done.record.verdict), "bundle": str(done.bundle or ""),
                 "problem": ClaimEnded.of(done).unsealed}  # fmt: skip
-        return fact, [*dict.fromkeys(one.removesuffix(".type") for one in undecided)]
+        return fact, [*dict.fromkeys(name.removesuffix(".type") for name in undecided)]
 
 
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:
@@ -144,7 +159,7 @@ def _resolved(job: JobState, own: bool) -> dict[str, Any]:
         resolved["device"] = device
     elif own and seen is not None:
         resolved["device"] = "cuda" if seen else "cpu"
-    if any(one.check in ("device_other", "gpu_unused") for one in job.refutations):
+    if any(refutation.check in ("device_other", "gpu_unused") for refutation in job.refutations):
         resolved["device"] = "cuda" if job.given.device == "cpu" else "cpu"
     asked, made = job.given.steps, job.made or 0
     if asked is not None and (job.status == 0 or made > asked):
@@ -155,7 +170,7 @@ def _resolved(job: JobState, own: bool) -> dict[str, Any]:
 def _ending(job: JobState) -> Ending:
     if job.status == 0:
         return Ending(EndingKind.COMPLETED)
-    if any(one.check == "ended_badly" for one in job.refutations):
+    if any(refutation.check == "ended_badly" for refutation in job.refutations):
         return Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, f"the job {job.how}", exit_code=job.status)
     how = job.how or f"the job still runs; it was watched to step {job.step}"
     return Ending(EndingKind.NOT_MEASURED, Phase.SUBJECT, how)
@@ -170,7 +185,9 @@ def _result(request: TrialRequest, claim: Claim, job: JobState, artifacts: Benea
         log.write(", ".join(f"{key} {value}" for key, value in fact.items()))
     observation = _observation(request, claim, job)
     log.end(observation.ending)
-    rows = tuple(tuple(fact["at"] if one == "seconds" else fact.get(one) for one in COLUMNS) for fact in job.usage)
+    rows = tuple(
+        tuple(fact["at"] if column == "seconds" else fact.get(column) for column in COLUMNS) for fact in job.usage
+    )
     reasons = {} if rows else {"seconds": "the job's processes are not on this machine"}
     telemetry = Telemetry(rows, reasons, DriverResidency(None, None, "the facts have what the driver said"))
     return TrialResult(

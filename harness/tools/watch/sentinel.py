@@ -160,9 +160,9 @@ class Sentinel:
             print(line, file=sys.stderr)
 
     def _take_readings(self, *, wait: bool) -> None:
-        for one in [one for one in self._reading if wait or one.done()]:
-            self._reading.remove(one)
-            self._add(one.result())
+        for reading in [reading for reading in self._reading if wait or reading.done()]:
+            self._reading.remove(reading)
+            self._add(reading.result())
 
     def _conclude(self) -> None:
         self._judge.conclude(
@@ -214,9 +214,9 @@ def _bytes(batch: Any) -> bytes:
     if isinstance(batch, bytes):
         return batch
     if isinstance(batch, Mapping):
-        return b"".join(_bytes(one) for one in batch.values())
+        return b"".join(_bytes(value) for value in batch.values())
     if isinstance(batch, (list, tuple)):
-        return b"".join(_bytes(one) for one in batch)
+        return b"".join(_bytes(value) for value in batch)
     if hasattr(batch, "detach"):
         batch = batch.detach().cpu().contiguous().flatten()
         batch = batch.view(_byte_type()) if batch.numel() else batch
@@ -236,7 +236,7 @@ def _sums(weights: Any) -> dict[str, str]:
 
     named = weights.items() if isinstance(weights, Mapping) else weights.named_parameters()
     with torch.no_grad():
-        return {name: _sum(one.detach()) for name, one in named}
+        return {name: _sum(tensor.detach()) for name, tensor in named}
 
 
 def _sum(weights: Any) -> str:

@@ -217,7 +217,7 @@ def _watcher(
         files = directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else []
         if job["is_ours"]:
             return [state / OUTPUT, *files]
-        return [*dict.fromkeys(one.resolve() for one in (*files, *map(Path, job.get("prints_to", ()))))]
+        return [*dict.fromkeys(path.resolve() for path in (*files, *map(Path, job.get("prints_to", ()))))]
 
     if not logs():
         say("harness watch: there is no file of the job's output yet; without one, steps and losses are not judged")
@@ -245,7 +245,7 @@ def _sources(
     if not path.is_relative_to(project.root):
         return {}, None
     files = [path, *(one for name in trainer.sources if (one := project.root / name).is_file())]
-    sources = {one.relative_to(project.root).as_posix(): regular_file.sha256(one) for one in files}
+    sources = {file.relative_to(project.root).as_posix(): regular_file.sha256(file) for file in files}
     name = path.relative_to(project.root).as_posix()
     kept = {key: value for key, value in values.items() if key not in ("output", "here", "python", "seed")}
     kept = {"trainer": name, **kept, "dir": values["output"], "device": given.device or "cpu"}

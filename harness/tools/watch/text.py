@@ -82,14 +82,14 @@ def summary(job: JobState) -> Iterator[str]:
 
 def first_refutations(job: JobState) -> Iterator[tuple[Refutation, str]]:
     """Yield the first refutation of each check, in the order of time, and how many followed in words."""
-    for check in sorted((one for one in job.checks if one.found), key=lambda one: one.found[0].at):
+    for check in sorted((check for check in job.checks if check.found), key=lambda check: check.found[0].at):
         more = len(check.found) - 1
         yield check.found[0], f" (and {more} more)" if more else ""
 
 
-def _place(job: JobState, one: Refutation) -> str:
-    share = f", {one.step / job.given.steps:.1%} of the steps" if job.given.steps else ""
-    return f"second {one.at:.1f} (step {one.step}{share})"
+def _place(job: JobState, refutation: Refutation) -> str:
+    share = f", {refutation.step / job.given.steps:.1%} of the steps" if job.given.steps else ""
+    return f"second {refutation.at:.1f} (step {refutation.step}{share})"
 
 
 def place_line(job: JobState) -> str:

@@ -101,7 +101,7 @@ class Watcher:
 
     def __post_init__(self) -> None:
         """Tell the checks what an earlier watcher of this job found."""
-        checks: list[type[Check]] = [one for one in CHECKS if one.name not in self.orders.without]
+        checks: list[type[Check]] = [check for check in CHECKS if check.name not in self.orders.without]
         self.job = JobState(self.given, checks)
         for fact in self.facts.earlier:
             self.job.apply(fact)

@@ -67,7 +67,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; floats may be infinite."""
         changed = [
-            asdict(one) | {"dtypes": list(one.dtypes), "shapes": [list(s) for s in one.shapes]} for one in self.changed
+            asdict(change) | {"dtypes": list(change.dtypes), "shapes": [list(s) for s in change.shapes]}
+            for change in self.changed
         ]
         return {
             "against": str(self.other.path),
@@ -112,8 +113,8 @@ def _inspected(files: contextlib.ExitStack, path: Path) -> tuple[BoundedFile, di
 
 
 def _same(this: Inspection, other: Inspection, name: str) -> bool:
-    one, two = this.tensors[name], other.tensors[name]
-    return (one.dtype, one.shape, one.digest) == (two.dtype, two.shape, two.digest)
+    left, right = this.tensors[name], other.tensors[name]
+    return (left.dtype, left.shape, left.digest) == (right.dtype, right.shape, right.digest)
 
 
 def _change(source: BoundedFile, entry: Entry, other_source: BoundedFile, other: Entry) -> Change:
@@ -127,14 +128,14 @@ def _change(source: BoundedFile, entry: Entry, other_source: BoundedFile, other:
         for ours, theirs in zip_longest(numbers(source, entry), numbers(other_source, other)):
             if ours is None or theirs is None or ours.size != theirs.size:
                 return change  # complex numbers against real ones
-            one, two = ours.astype(np.float64), theirs.astype(np.float64)
-            comparable = np.isfinite(one) & np.isfinite(two)
+            left, right = ours.astype(np.float64), theirs.astype(np.float64)
+            comparable = np.isfinite(left) & np.isfinite(right)
             not_comparable += int(comparable.size - np.count_nonzero(comparable))
-            one, two = one[comparable], two[comparable]
-            if one.size:
-                difference = np.abs(one - two)
+            left, right = left[comparable], right[comparable]
+            if left.size:
+                difference = np.abs(left - right)
                 largest = max(largest, float(difference.max()))
                 squared += float(np.square(difference).sum())
-                reference += float(np.square(two).sum())
+                reference += float(np.square(right).sum())
     relative = math.sqrt(squared) / math.sqrt(reference) if 0.0 < reference < math.inf and squared < math.inf else None
     return Change(entry.name, change.dtypes, change.shapes, largest, relative, not_comparable)

@@ -100,8 +100,8 @@ APR_Q8 = DType("APR_Q8", 1, 1, _apr_q8, prefix=4)
 """A single-precision scale, then one signed byte for each element (aprender-core, format/v2/writer.rs)."""
 
 BY_NAME = {
-    one.name: one
-    for one in (
+    dtype.name: dtype
+    for dtype in (
         DType("BOOL", 1, 1, _bool, np.dtype(np.uint8)),
         DType("F4", 2, 1, _f4),
         # Four elements lie in three bytes, in an order that the format leaves open. So there are no statistics.

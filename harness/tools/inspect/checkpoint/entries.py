@@ -79,7 +79,7 @@ class Contents:
 def refuse_overlaps(entries: Sequence[Entry]) -> None:
     """Raise `Refused` if two tensors share bytes. For formats without views."""
     end, before = 0, ""
-    for entry in sorted((one for one in entries if one.size), key=lambda one: (one.offset, one.size)):
+    for entry in sorted((entry for entry in entries if entry.size), key=lambda entry: (entry.offset, entry.size)):
         if entry.offset < end:
             raise Refused(f"the tensors {before!r} and {entry.name!r} overlap", entry.offset)
         end, before = entry.offset + entry.size, entry.name

@@ -92,7 +92,9 @@ def numbers(source: BoundedFile, entry: Entry) -> Iterator[NDArray[Any]]:
 def refuse_endless_views(source: BoundedFile, entries: list[Entry]) -> None:
     """Raise `Refused` if the tensors view the file's bytes so often that reading them all would take for ever."""
     distinct = {(entry.offset, entry.size, entry.shape, entry.strides): entry for entry in entries}
-    total = sum(one.elements * one.dtype.block_bytes if one.strides else one.size for one in distinct.values())
+    total = sum(
+        entry.elements * entry.dtype.block_bytes if entry.strides else entry.size for entry in distinct.values()
+    )
     if total > _MOST_VIEWED * source.size + _FEW_BYTES:
         raise Refused(f"the tensors view {total} bytes of a file of {source.size}: too often to read each", 0)
 

@@ -83,14 +83,14 @@ def read_cubin(data: memoryview, budget: Budget) -> Cubin:
     budget.work(4 * sections)
     table = [_section(data, section_table + 64 * index) for index in range(sections)]
     ends = [64, section_table + 64 * sections, program_table + program_size * programs]
-    ends += [one.offset + one.size for one in table if one.kind != _NO_BITS]
+    ends += [section.offset + section.size for section in table if section.kind != _NO_BITS]
     if max(ends) > len(data):
         raise Malformed(f"cut short: {len(data)} of {max(ends)} bytes")
     noted, target = None, None
     # Many sections of a hostile file may name the same bytes. Each offset is read once.
-    for one in {one.offset: one for one in table if one.kind == _NOTE}.values():
-        if one.size <= _LONGEST_NOTES:
-            for kind, content in _notes(data[one.offset : one.offset + one.size]):
+    for section in {section.offset: section for section in table if section.kind == _NOTE}.values():
+        if section.size <= _LONGEST_NOTES:
+            for kind, content in _notes(data[section.offset : section.offset + section.size]):
                 budget.work(1 + len(content) // 512)
                 if kind == _CUINFO and len(content) >= 4:
                     noted = int(struct.unpack_from("<H", content, 2)[0])

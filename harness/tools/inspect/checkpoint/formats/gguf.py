@@ -61,7 +61,7 @@ def read(source: BoundedFile) -> Contents:
     if len({entry.name for entry in entries}) < count:
         raise Refused("two tensors have the same name", 8)
     refuse_overlaps(entries)
-    return Contents("GGUF", sorted(entries, key=lambda one: one.offset), metadata)
+    return Contents("GGUF", sorted(entries, key=lambda entry: entry.offset), metadata)
 
 
 def _text(cursor: Cursor) -> str:

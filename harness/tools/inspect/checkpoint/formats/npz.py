@@ -23,7 +23,9 @@ _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 10_000
 """As numpy.load accepts, too."""
 _DTYPES: dict[np.dtype[Any], DType] = {
-    one.numpy: one for one in BY_NAME.values() if one.numpy is not None and one.numpy.kind != "V" and one.name != "BOOL"
+    dtype.numpy: dtype
+    for dtype in BY_NAME.values()
+    if dtype.numpy is not None and dtype.numpy.kind != "V" and dtype.name != "BOOL"
 }
 _DTYPES[np.dtype(bool)] = BY_NAME["BOOL"]
 

@@ -35,7 +35,7 @@ def read(source: BoundedFile) -> Contents:
         raise Refused("__metadata__ is not an object of strings", 8)
     data = 8 + length
     entries = sorted(
-        (_entry(name, fields, data) for name, fields in header.items()), key=lambda one: (one.offset, one.size)
+        (_entry(name, fields, data) for name, fields in header.items()), key=lambda entry: (entry.offset, entry.size)
     )
     end = data
     for entry in entries:
@@ -66,4 +66,4 @@ def _entry(name: str, fields: Any, data: int) -> Entry:
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and 0 <= one < 1 << 64 for one in value)
+    return isinstance(value, list) and all(type(number) is int and 0 <= number < 1 << 64 for number in value)

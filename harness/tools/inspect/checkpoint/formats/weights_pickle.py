@@ -360,7 +360,7 @@ def _collect(root: Any, budget: Budget) -> Pickled:
 
 def _is_plain(value: Any) -> bool:
     """Whether a list holds only plain values. An empty list does."""
-    return all(one is None or isinstance(one, (str, int, float)) for one in value)
+    return all(item is None or isinstance(item, (str, int, float)) for item in value)
 
 
 def _shown(value: Any) -> Any:
