@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+import write_coverage
 
 from harness.contract import Contract, load
 
@@ -26,19 +25,7 @@ Check = Callable[[Sequence[Any], Contracts], set[Any]]
 """From documents and contracts to what is wrong."""
 
 
-def written() -> Any:
-    """docs/write_coverage.py."""
-    name = "write_coverage"
-    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-COVERAGE = written()
-DOCUMENTS = COVERAGE.documents()
+DOCUMENTS = write_coverage.documents()
 
 
 @pytest.fixture(scope="module")
@@ -165,11 +152,11 @@ def test_what_is_wrong_is_found(contracts: Contracts, check: str, documents: Seq
 
 def test_the_page_is_that_of_the_statements() -> None:
     """After a change, `python docs/write_coverage.py` writes it."""
-    assert COVERAGE.page(DOCUMENTS) == COVERAGE.PAGE.read_text(encoding="utf-8")
+    assert write_coverage.page(DOCUMENTS) == write_coverage.PAGE.read_text(encoding="utf-8")
 
 
 def test_totals_count_every_statement_once() -> None:
-    rows = re.findall(r"^\| (.+?) \|((?: \d+ \|){5})$", COVERAGE.page(DOCUMENTS), re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|((?: \d+ \|){5})$", write_coverage.page(DOCUMENTS), re.MULTILINE)
     counts = {name: [int(number) for number in re.findall(r"\d+", numbers)] for name, numbers in rows}
     assert counts.keys() == {"all", *(document.title for document in DOCUMENTS)}
     assert all(sum(kinds) == whole for *kinds, whole in counts.values())

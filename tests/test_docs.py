@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import pytest
+import write_figures
 
 from harness.cli import _group
 from tests.cli.harness_command import harness
@@ -105,8 +106,25 @@ def test_paths_in_the_text_exist() -> None:
 def test_the_documentation_is_short() -> None:
     """A reader finds a fact if it stands once. Results stand in evidence, options in the help; two pages are tables."""
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("coverage.md", "corpus.md")]
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
+    texts = [re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8")) for page in pages]
+    assert sum(len(text.split()) for text in texts) <= 30_000
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## 0.1.0")[2].splitlines()) <= 80
+
+
+@pytest.mark.parametrize("page", write_figures.PAGES, ids=lambda page: page.name)
+def test_measurements_of_claims_are_those_of_the_newest_bundles(page: Path) -> None:
+    """After new evidence, `python docs/write_figures.py` writes them."""
+    text = page.read_text(encoding="utf-8")
+    assert write_figures.written(text) == text
+    assert write_figures.figures(text) == text.count("<!-- F-")
+
+
+def test_a_wrong_figure_is_corrected_and_one_without_a_source_is_refused() -> None:
+    source = "<!-- F-PD-SHARD-FLOOR-001: self.gathered_gib * 1000.0 -->"
+    assert write_figures.written(f"{source}7.0, {source}91,125.00") == f"{source}91,125.0, {source}91,125.00"
+    for claim, measurement in (("F-PD-SHARD-FLOOR-001", "gathered"), ("F-PD-NOWHERE-001", "gathered_gib")):
+        with pytest.raises(write_figures.FigureError, match=claim):
+            write_figures.written(f"<!-- {claim}: self.{measurement} -->91.1")
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

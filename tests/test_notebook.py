@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+import run_notebook
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-@pytest.fixture(scope="module")
-def runner() -> ModuleType:
-    """docs/run_notebook.py."""
-    spec = spec_from_file_location("run_notebook", DOCS / "run_notebook.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -36,26 +24,26 @@ def shown(notebook: dict[str, Any]) -> list[list[list[str]]]:
     return [[sorted(one["data"]) for one in cell["outputs"]] for cell in notebook["cells"] if "outputs" in cell]
 
 
-def test_every_cell_runs_and_shows_what_the_notebook_holds(runner: ModuleType, notebook: dict[str, Any]) -> None:
+def test_every_cell_runs_and_shows_what_the_notebook_holds(notebook: dict[str, Any]) -> None:
     """After a change, `python docs/run_notebook.py` stores the outputs."""
     pytest.importorskip("matplotlib")
     pytest.importorskip("pandas")
-    ran = runner.executed(notebook, DOCS)
+    ran = run_notebook.executed(notebook, DOCS)
     assert shown(ran) == shown(notebook)
     assert ["image/png"] in [kinds for outputs in shown(ran) for kinds in outputs]
 
 
-def test_a_cell_that_raises_is_not_passed_over(runner: ModuleType) -> None:
+def test_a_cell_that_raises_is_not_passed_over() -> None:
     """Its exception reaches the caller."""
     pytest.importorskip("matplotlib")
     cells = [{"cell_type": "code", "source": ["1 / 0"], "outputs": []}]
     with pytest.raises(ZeroDivisionError):
-        runner.executed({"cells": cells}, DOCS)
+        run_notebook.executed({"cells": cells}, DOCS)
 
 
-def test_the_page_has_every_cell_and_output(runner: ModuleType, notebook: dict[str, Any]) -> None:
+def test_the_page_has_every_cell_and_output(notebook: dict[str, Any]) -> None:
     """Tables are HTML, and the figure is within the page."""
-    page = runner.as_markdown(notebook)
+    page = run_notebook.as_markdown(notebook)
     assert page.count("```python\n") == sum(cell["cell_type"] == "code" for cell in notebook["cells"])
     assert page.count("data:image/png;base64,") == 1
     assert page.count("<table") >= 3

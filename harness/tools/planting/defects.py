@@ -230,8 +230,9 @@ class Subjects:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of every file that was read, by path."""
-        return {file: hashlib.sha256(content).hexdigest() for file, content in sorted(self._contents.items())}
+        """The sha256 of each file in which defects were sought, by path: those that a user's patches change, or all."""
+        files = self._defects if self.given else self._contents
+        return {file: hashlib.sha256(self.read(file)).hexdigest() for file in sorted(files)}
 
 
 def _plantable(node: ast.AST) -> Iterator[ast.AST]:

@@ -142,7 +142,7 @@ class Planting:
     found: int = 0
     """The number of defects that the claims reach; the sample may have fewer."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of every file of the subjects, by path."""
+    """The sha256 of every file in which defects were sought, by path."""
     interrupted: bool = False
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that differ from the profiles'."""

@@ -235,6 +235,7 @@ def test_patches_of_a_user(folder: Path) -> None:
     place = folder / "mine.json"
     place.write_text(json.dumps({"patches": patches}))
     code, document, _ = plant(folder, "--patches", "mine.json")
+    assert document["sources"].keys() == {one["file"] for one in patches}
     assert problems("planting", document) == []
     assert (code, fates(document)) == (
         ExitStatus.FAIL,
