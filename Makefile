@@ -83,7 +83,7 @@ check: docs
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is older than 3.11; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(DISTILL): pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo 'installing what distillation needs: downloads 2.7 GB with CUDA, 0.3 GB with a CPU build of torch'

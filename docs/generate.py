@@ -1,8 +1,8 @@
 """MkDocs hook: what the site takes from the repository instead of repeating it.
 
 README.md and its neighbours become pages. `<!-- overview -->`, `<!-- commands -->`, `<!-- formats -->`,
-`<!-- claims FOLDER -->` and `<!-- planting FOLDER -->` in a page are replaced by what the command line,
-contracts/schema/ and contracts/FOLDER/ say when the site is built.
+`<!-- claims FOLDER -->`, `<!-- planting FOLDER -->` and `<!-- by_hand -->` in a page are replaced by what the command
+line, contracts/schema/, contracts/FOLDER/ and evidence/planting/ say when the site is built.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import html
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,8 @@ def _generated(mark: re.Match[str], page: str) -> str:
             return "\n".join(_claims(folder, page))
         case "planting", str(folder):
             return "\n".join(_planting(folder))
+        case "by_hand", None:
+            return "\n".join(_by_hand())
     raise PluginError(f"docs/generate.py does not know the mark {mark[0]}")
 
 
@@ -189,6 +192,33 @@ def _planting(folder: str) -> Iterator[str]:
                 yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
 
 
+def _by_hand() -> Iterator[str]:
+    """A row for each file of defects that authors wrote, beside the score of the machine's defects in the family."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks" / "planted_by_hand").glob("*.json")):
+        planted = len(json.loads(path.read_text(encoding="utf-8"))["patches"])
+        kept = [*(ROOT / "evidence" / "planting").glob(f"*-{_BY_HAND}-{path.stem}-*.json")]
+        if not kept:
+            continue
+        fates, machine = _fates(kept), Counter[str]()
+        for family in {one.name.partition("-")[0] for one in kept}:
+            machine += _fates(one for one in results_of(ROOT / "evidence", family) if f"-{_BY_HAND}-" not in one.name)
+        row = (*(fates[name] for name in _DECIDED), planted - sum(fates.values()))
+        rows.append((f"`{path.stem}`", planted, *row, _score(machine)))
+    yield from _table(("file", "planted", *_DECIDED, "not decided", "killed of the machine's"), rows)
+
+
+def _fates(results: Iterable[Path]) -> Counter[str]:
+    """How many defects came to which fate in some campaigns."""
+    totals = (json.loads(path.read_text(encoding="utf-8"))["total"] for path in results)
+    return sum((Counter({key: total[key] for key in _DECIDED}) for total in totals), Counter())
+
+
+def _score(fates: Counter[str]) -> str:
+    tried = fates["killed"] + fates["survived"]
+    return f"{fates['killed'] / tried:.1%} of {tried}" if tried else ""
+
+
 def _campaign(path: Path) -> str:
     """The name of a result without its family: FAMILY-CAMPAIGN-COMMIT.json."""
     return path.stem.partition("-")[2]
@@ -215,6 +245,9 @@ def _code(text: str) -> str:
     return f"<code>{escaped.replace('|', '&#124;').replace('[', '&#91;')}</code>"  # neither a cell's end nor a link
 
 
+_BY_HAND = "by-hand"
+"""In the names of the results of `harness plant --patches`: FAMILY-by-hand-FILE-COMMIT.json."""
+_DECIDED = ("killed", "survived", "equivalent")
 _COUNTS = ("killed", "crashed", "survived", "not_measured", "equivalent")
 
 

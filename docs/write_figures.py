@@ -6,15 +6,15 @@ The expression is CEL, as in a contract's rules: `self` has the measurements, `r
 
     python docs/write_figures.py
 
-writes the figures of the newest bundles in the full profile, with as many decimals as the page has, and prints those
-that changed. tests/test_docs.py compares the pages with the bundles.
+writes the figures of the newest bundles in the full profile, with as many decimals as the page has, and the run that
+README.md shows, of the reduced profile. It prints the figures that changed. tests/test_docs.py compares the pages with
+the bundles.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +24,18 @@ from harness.contract.expression import engine
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import OBSERVATION, RECORD
 from harness.evidence.index import Entry, read
+from harness.report.messages.number_text import duration
 
 __all__ = ["PAGES", "FigureError", "figures", "written"]
 
 _ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
 _FIGURE: Final = re.compile(r"<!-- (F-[A-Z0-9-]+-\d{3}): (.+?) -->(-?\d+(?:,\d{3})*(?:\.(\d+))?)")
+
+_SHOWN: Final = "F-DISTILL-SMOKE-001"
+_RUN: Final = f"evidence: evidence/PMAT-697/{_SHOWN}/"
+"""In README.md, before the name of the run."""
+_PRINTED: Final = ("loss", "learning_rate", "tokens_per_second")
 
 
 class FigureError(ValueError):
@@ -43,12 +49,34 @@ def figures(text: str) -> int:
 
 def written(text: str) -> str:
     """Return a page with the figures of the newest bundles. Raises FigureError if one has no source."""
-    return _FIGURE.sub(lambda found: f"{found[0].removesuffix(found[3])}{_value(found)}", text)
+    text = _FIGURE.sub(lambda found: f"{found[0].removesuffix(found[3])}{_value(found)}", text)
+    return _with_run(text) if _RUN in text else text
+
+
+def _with_run(text: str) -> str:
+    """The page with the times, the losses and the path of the run that it shows."""
+    entry = _newest(_SHOWN, "reduced")
+    bundle = Bundle(entry.path)
+    measured = _documents(_SHOWN, "reduced")["self"]
+    last = {name: column[-1] for name, column in bundle.metrics.columns.items()}
+    (seconds,) = (mutant.seconds for mutant in bundle.record.mutants if mutant.id == "unlearnable-batch")
+    losses = {name: measured[name] for name in ("final_loss", "initial_loss")}
+    for pattern, now in {
+        r"(?<=step 50/50  ).*?(?=  …)": "  ".join(f"{name} {last[name]:.6g}" for name in _PRINTED),
+        r"(?<=subject  PASS in ).*": duration(entry.trial_seconds),
+        r"(?<=unlearnable-batch  killed in ).*?(?= by)": duration(seconds),
+        r"(?<=1 not run, ).*": duration(entry.seconds),
+        r"(?<=loss-falls  )\S+": f"{losses['final_loss'] / losses['initial_loss']:.3g}",
+        r"final_loss [\d.]+, initial_loss [\d.]+": ", ".join(f"{name} {loss:.6g}" for name, loss in losses.items()),
+        rf"(?<={_RUN})\S+": entry.path.name,
+    }.items():
+        text = re.sub(pattern, now, text, count=1)
+    return text
 
 
 def _value(found: re.Match[str]) -> str:
     claim, expression, _, decimals = found.groups()
-    documents = _documents(claim)
+    documents = _documents(claim, "full")
     try:
         value = float(engine().compile(expression).execute(documents))
     except (ValueError, TypeError, RuntimeError, LookupError) as error:
@@ -57,23 +85,24 @@ def _value(found: re.Match[str]) -> str:
 
 
 @cache
-def _documents(claim: str) -> dict[str, Any]:
+def _documents(claim: str, profile: str) -> dict[str, Any]:
     """What an expression can read: all numbers are floats, because CEL does not mix integers and floats."""
-    newest = max(_usable(claim), key=lambda entry: entry.started, default=None)
-    if newest is None:
-        raise FigureError(f"{claim} has no bundle of the full profile")
-    observation, record = (
-        json.loads(Bundle(newest.path).content(part), parse_int=float) for part in (OBSERVATION, RECORD)
-    )
+    bundle = Bundle(_newest(claim, profile).path)
+    observation, record = (json.loads(bundle.content(part), parse_int=float) for part in (OBSERVATION, RECORD))
     return {"self": observation["measurements"], "record": record}
 
 
-def _usable(claim: str) -> Iterator[Entry]:
-    """The bundles of a claim in its full profile, with the parameters and the subject of its contract."""
-    for entry in _entries():
-        is_own = not (entry.overrides or entry.subject_parameters or entry.verdict is Verdict.NOT_MEASURED)
-        if entry.id == claim and entry.profile == "full" and is_own:
-            yield entry
+def _newest(claim: str, profile: str) -> Entry:
+    """The newest bundle of a claim in a profile, with the parameters and the subject of its contract."""
+    usable = (entry for entry in _entries() if (entry.id, entry.profile) == (claim, profile) and _is_own(entry))
+    newest = max(usable, key=lambda entry: entry.started, default=None)
+    if newest is None:
+        raise FigureError(f"{claim} has no bundle of the {profile} profile")
+    return newest
+
+
+def _is_own(entry: Entry) -> bool:
+    return not (entry.overrides or entry.subject_parameters or entry.verdict is Verdict.NOT_MEASURED)
 
 
 @cache
