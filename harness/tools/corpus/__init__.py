@@ -1,1 +1,1 @@
-"""Documented mistakes of the field, and how many of them the harness and other checkers catch."""
+"""Documented mistakes in ML code, and how many of them the harness and other checkers catch."""

@@ -1,4 +1,4 @@
-"""Runs the claims that apply on each case, failing and mended, and asks the other checkers about both forms."""
+"""Runs the applicable claims and the other checkers on each case, in its failing and its mended form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["FORMS", "Answer", "Campaign", "Judged", "Round", "ask_checker"]
 FORMS: Final = ("failing", "mended")
 _SECONDS_OF_A_CHECK: Final = 900
 _PATIENCE: Final = 20
-"""How many times longer than its contract says a trial may take: a busy machine is no finding."""
+"""The factor on each contract's time limit, so that a busy machine causes no finding."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Judged:
-    """What one claim says of one form of a case in one round.
+    """The result of one claim for one form of a case in one round.
 
     Attributes:
         clauses: those that failed; for NOT_MEASURED, the reason.
@@ -72,7 +72,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Answer:
-    """What another checker says of one form: `found`, `accepted`, `not in scope` or `not measured`, with its reason."""
+    """The result of another checker for one form: `found`, `accepted`, `not in scope` or `not measured`, with its
+    reason."""
 
     case: str
     mended: bool
@@ -82,7 +83,7 @@ class Answer:
 
 @final
 class _SharedExecutor:
-    """The executor of a claim, for one run of it: when it ends, the code stays imported for the next run."""
+    """A claim's executor for one run. After the run, the code stays imported for the next one."""
 
     def __init__(self, executor: LocalExecutor, imports: Imports) -> None:
         self._executor, self._imports = executor, imports
@@ -96,7 +97,7 @@ class _SharedExecutor:
             remove(artifacts)
 
     def imports(self) -> Imports:
-        """What the campaign has imported for the claim."""
+        """The imports of the campaign for the claim."""
         return self._imports
 
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
@@ -115,7 +116,7 @@ class _SharedExecutors:
     """The executors of a campaign. Each imports the code of its claim once, with that of all cases."""
 
     def __init__(self, executors: Mapping[str, LocalExecutor], jobs: int) -> None:
-        """Import all code."""
+        """Import the code of all claims and cases."""
         with ThreadPoolExecutor(jobs) as pool:
             imports = pool.map(LocalExecutor.imports, executors.values())
             self._known = dict(zip(executors, zip(executors.values(), imports, strict=True), strict=True))
@@ -124,12 +125,12 @@ class _SharedExecutors:
         return _SharedExecutor(*self._known[contract.id])
 
     def close(self) -> None:
-        """Leave them to the campaign."""
+        """Do nothing: the campaign closes the executors."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Claims that run one after another on a form, which is one for these cases."""
+    """Claims that run one after another on a form that these cases share."""
 
     form: str
     cases: tuple[Case, ...]
@@ -159,9 +160,8 @@ class Campaign:
             evidence: the folder for bundles.
             jobs: how many trials run side by side.
 
-        Raises:
-            ProjectError, ContractError: a record names a claim that there is not.
-            OSError: the machine has no process or no folder for a server.
+        Raises: ProjectError, ContractError: a record names an unknown claim. OSError: no process or folder can be
+            created for a server.
         """
         further = _entry_points(cases)
         contracts = [project.contract(claim) for claim in further]
@@ -174,7 +174,7 @@ class Campaign:
     def judge(
         self, rounds: Sequence[Round], tell: Callable[[Case, str, Judged], None]
     ) -> Iterator[tuple[Round, Mapping[str, Mapping[str, Sequence[Judged]]]]]:
-        """Run the claims on both forms of each case; yields each round with what came of it, by case and form.
+        """Run the claims on both forms of each case. Yields each round with its results, by case and form.
 
         Every claim runs on a mended form; cases with one mended form share its trials. On a mistake, claims run until
         one refutes it. A trial ends once it is refuted. The next round begins before a round has ended, so that no
@@ -222,7 +222,7 @@ class Campaign:
 
 
 def _of_equal_forms(cases: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
-    """Each claim, with cases whose mended forms are one: it would say the same of each of them."""
+    """Each claim, with the cases that share a mended form, for which its results are equal."""
     groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         for claim, values in case.claims.items():
@@ -231,7 +231,7 @@ def _of_equal_forms(cases: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
 
 
 def _entry_points(cases: Sequence[Case]) -> dict[str, list[str]]:
-    """By claim: the subjects of its cases, and what its parameters name for them."""
+    """By claim: the subjects of its cases, and the entry points among its parameters."""
     entry_points: dict[str, list[str]] = {}
     for case in cases:
         for claim, values in case.claims.items():
@@ -242,7 +242,7 @@ def _entry_points(cases: Sequence[Case]) -> dict[str, list[str]]:
 
 @contextmanager
 def _cancelling(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
-    """The pool. If the block is left early, what has not begun never begins."""
+    """The pool. An exception in the block cancels tasks that have not started."""
     try:
         yield pool
     finally:
@@ -267,7 +267,7 @@ def _read(claim: str, round_: Round, finished: ClaimFinished) -> Judged:
 
 
 def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int) -> Iterator[Answer]:
-    """Ask a checker about both forms of each case, each in a process of its own.
+    """Run a checker on both forms of each case, each in a separate process.
 
     Args:
         checker: the entry point of a function of a `harness.tools.corpus.checker.Form`.

@@ -1,14 +1,13 @@
-"""The interface to another checker: a function of one form of a case, called in a process of its own.
+"""The interface of other checkers: a function of one form of a case, called in a separate process.
 
     def checker(form: Form) -> None:
         function = form.make()
         assert function(*arguments).isfinite().all()
 
-It raises AssertionError where it finds a mistake, returns where it finds none, and raises `NotInScope` where it has
-nothing to say. Any other exception counts as found, with its text: a subject that crashes is not accepted. An answer
-that takes too long is not measured: it may be the machine that is slow.
-
-As a program, it reads what `harness corpus run` asks from its input, and prints one line of JSON for each form.
+A checker raises AssertionError if it finds a mistake, returns if it finds none, and raises `NotInScope` if it does not
+apply. Any other exception counts as found, with its text, because a crashing subject is not accepted. A checker that
+takes too long is not measured, because the machine may be slow. As a program, this module reads the request of `harness
+corpus run` from stdin, and prints one line of JSON for each form.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = ["Checker", "Form", "NotInScope"]
 
 
 class NotInScope(Exception):
-    """The checker has nothing to say of this kind of subject. The text says why."""
+    """The checker does not apply to this kind of subject. The text states why."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Form:
 
     Attributes:
         surface: function, trainer, suite or other.
-        subject: the entry point; of the mended form, if that has one of its own.
-        claims: the claims that apply, each with all its parameters. A function's have `against` and `example`.
+        subject: the entry point; that of the mended form, if it has a separate one.
+        claims: the applicable claims, each with all its parameters. A function's have `against` and `example`.
         workspace: an empty folder.
     """
 
@@ -60,13 +59,12 @@ class Form:
 
     @property
     def parameters(self) -> JsonObject:
-        """Those of the first claim, with the switch."""
+        """The parameters of the first claim, with `mended`."""
         return {**next(iter(self.claims.values())), "case": self.subject, "mended": self.mended}
 
     def make(self) -> Any:
-        """The function, the files of the suite, or the trainer.
-
-        Anything of the case that raises here is its own doing.
+        """Build the function, the files of the suite, or the trainer. An exception of the case's code here is its
+        fault.
         """
         made = resolve(self.subject)
         if self.surface in ("function", "suite"):
@@ -90,12 +88,12 @@ def _answer(checker: Checker, form: Form) -> dict[str, Any]:
 
 
 def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
-    """Ask in a fork of this process, since a subject may change torch itself."""
+    """Run the checker in a fork of this process, because a subject may change torch itself."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        os.dup2(2, 1)  # what the subject prints is no answer
+        os.dup2(2, 1)  # output of the subject is no result
         with os.fdopen(writing, "w") as out:
             out.write(json.dumps(_answer(checker, form)))
         os._exit(0)
@@ -114,11 +112,11 @@ def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer for every form that is asked."""
+    """Check every requested form."""
     request = json.loads(sys.stdin.read())
     install([*map(Path, sys.argv[1:])])
     checker: Checker = resolve(request["checker"])
-    for form in request["forms"]:  # here once, and not in each fork
+    for form in request["forms"]:  # once here instead of in each fork
         with suppress(Exception):
             resolve(form["subject"])
     with tempfile.TemporaryDirectory(prefix="harness-corpus-") as folder:
@@ -130,6 +128,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from harness.tools.corpus import checker as this  # the classes that checkers import, not those of __main__
+    from harness.tools.corpus import checker as this  # the classes that checkers import, instead of those of __main__
 
     this.main()

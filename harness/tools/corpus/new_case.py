@@ -1,4 +1,4 @@
-"""The record of a new case, and a subject to begin with: one that runs, with the claims that mostly apply."""
+"""Templates for a new case: its record, and a subject that runs, with the claims that usually apply."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CLAIMS: Final[Mapping[str, JsonObject]] = {
     },
     "other": {},
 }  # fmt: skip
-"""The claims that mostly apply to a subject."""
+"""The claims that usually apply to a subject."""
 _MENDED: Final = {
     "trainer": "falsifiers.distill.reference.trainer:Distillation",
     "other": "falsifiers.module:Reference",
 }
-"""The entry points of mended forms, of subjects that are no functions of `mended`."""
+"""The entry points of the mended forms of subjects without a parameter `mended`."""
 
 _SUBJECTS: Final = {
     "function": '''
@@ -68,7 +68,7 @@ class $name(Reference):  # the reference that the claim has as its subject
     """What is wrong, in one sentence."""
 ''',
 }
-"""By what a subject is: one with a mistake, to be changed."""
+"""By surface: a subject with a mistake, as a template."""
 
 
 def record(identifier: str, kind: str, source: str, surface: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def record(identifier: str, kind: str, source: str, surface: str) -> dict[str, A
 
 
 def subject(identifier: str, surface: str) -> str:
-    """The code of a subject to begin with."""
+    """The source code of a template subject."""
     return Template(_SUBJECTS[surface]).substitute(name=_name(identifier, surface)).strip()
 
 

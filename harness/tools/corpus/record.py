@@ -34,9 +34,9 @@ COSTS: Final[Mapping[str, str]] = {
     "damage": "others relied on it, and had to be told",
 }
 GROUPS: Final = ("trainer bugs", "kernel hacks", "suite hacks", "forgeries")
-"""What is reported apart."""
+"""The groups that are reported separately."""
 SURFACES: Final = ("function", "trainer", "suite", "other")
-"""What a subject is, for checkers that are not the harness: a function of tensors, a trainer, a pytest suite."""
+"""The kinds of subject, for other checkers: a function of tensors, a trainer, a pytest suite."""
 _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SOURCE: Final = re.compile(r"https://[^\s/]+\.[^\s/]+/\S*")
 _ENTRY: Final = re.compile(r"[\w.]+:\w+")
@@ -44,7 +44,7 @@ _FIRST_YEAR: Final = 1990
 
 
 class RecordError(ValueError):
-    """A record is not of its form. The text names the file and says what is wrong."""
+    """A record is invalid. The text names the file and the problem."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,17 @@ class Case:
     """One documented mistake.
 
     Attributes:
-        source: an address that anybody can open.
-        year: when it was made public.
-        believed, truth: what people took for true, and what was.
-        noticed: who or what noticed it.
-        late: how long that took.
+        source: a public URL. year: when it was published. believed, truth: what people believed, and what was true.
+        noticed: who or what noticed it. late: how long that took.
         cost: one of COSTS.
         surface: one of SURFACES.
-        subject: the entry point. Empty if nothing here could judge it.
+        subject: the entry point; empty if no claim applies.
         mended: the entry point of the right form, such as the reference that a trainer derives from; empty if the
             subject itself is right with the parameter `mended`.
-        claims: the claims that speak of the property, with the parameters that differ from their profile's.
-        out_of_scope: why no claim can judge it here; empty if one can.
-        missed: why the harness does not catch it; empty if it does.
-        forged: whether it deceives what measures it: a clock, a comparison, the report of a suite.
-        checked: the day on which the source was opened and the texts were compared with it; empty if it was not found.
+        claims: the claims about the property, with the parameters that differ from their profile's. out_of_scope: why
+        no claim can judge it; empty if a claim can. missed: why the harness does not catch it; empty if it does.
+        forged: whether it manipulates the measurement itself: a clock, a comparison, the report of a suite.
+        checked: the day on which the texts were compared with the source; empty if the source was not found.
     """
 
     id: str
@@ -90,11 +86,11 @@ class Case:
 
     @property
     def group(self) -> str:
-        """One of GROUPS. A bug of a library counts among those of trainers."""
+        """One of GROUPS. Bugs of libraries belong to the group of trainers."""
         return "forgeries" if self.forged else {"kernels": GROUPS[1], "tests": GROUPS[2]}.get(self.kind, GROUPS[0])
 
     def problems(self) -> list[str]:
-        """What is wrong with the values; empty if nothing is."""
+        """The invalid values; empty if all are valid."""
         texts = {name: getattr(self, name) for name in ("title", "believed", "truth", "noticed", "late")}
         problems = [f"{name} is empty or not one line" for name, text in texts.items() if not text or "\n" in text]
         if not _ID.fullmatch(self.id):
@@ -121,8 +117,7 @@ def _unknown(name: str, value: str, known: Collection[str]) -> list[str]:
 def read_case(file: Path) -> Case:
     """Read a record.
 
-    Raises:
-        RecordError: it cannot be read, or is not of its form.
+    Raises: RecordError: the record cannot be read, or is invalid.
     """
     required = {field.name for field in fields(Case) if field.default is MISSING and field.default_factory is MISSING}
     try:
@@ -148,8 +143,7 @@ def read_case(file: Path) -> Case:
 def cases_of(root: Path) -> list[Case]:
     """Read all records of a project, in the order of kinds and ids.
 
-    Raises:
-        RecordError: a record is not of its form, or two have one id.
+    Raises: RecordError: a record is invalid, or two have the same id.
     """
     cases = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
     ids = [case.id for case in cases]
@@ -160,7 +154,7 @@ def cases_of(root: Path) -> list[Case]:
 
 
 def sample(cases: Sequence[Case]) -> list[Case]:
-    """Each case with a kind or a claim that those before it lack, of the cases that are to be caught."""
+    """Of the cases that should be caught, each with a kind or claim that no earlier one has."""
     chosen: list[Case] = []
     seen: set[str] = set()
     for case in cases:

@@ -1,4 +1,4 @@
-"""What came of a run of the corpus: the outcome of each case, counted by kind, and a record with its digests."""
+"""The results of a run of the corpus: the outcome of each case, counts by kind, and a document with digests."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ HARNESS: Final = "harness"
 
 
 class Fate(StrEnum):
-    """What a checker made of a case."""
+    """The result of a checker for a case."""
 
     CAUGHT = "caught"
     MISSED = "missed"
     FALSE_ALARM = "false alarm"
-    """Its mended form is refuted, too."""
+    """The mended form is refuted too."""
     NOT_IN_SCOPE = "not in scope"
     NOT_MEASURED = "not measured"
-    """Something other than the case prevents the measurement here, such as a missing module."""
+    """Something other than the case prevents the measurement, such as a missing module."""
 
 
 def fate_of(case: Case, judged: Mapping[str, Sequence[Judged]]) -> Fate:
-    """What the harness made of a case: caught if a claim is FAIL on its mistake, and none on its mended form.
-
-    Without a FAIL, a claim that is NOT_MEASURED on both forms leaves it open; on the mistake alone, it has missed it.
+    """The harness's result for a case: caught if a claim is FAIL on the mistake, and none on the mended form. Without a
+    FAIL, a claim that is NOT_MEASURED on both forms makes the case unmeasured; one that is NOT_MEASURED on the mistake
+    alone makes it missed.
     """
     if case.out_of_scope:
         return Fate.NOT_IN_SCOPE
@@ -55,7 +55,7 @@ def fate_of(case: Case, judged: Mapping[str, Sequence[Judged]]) -> Fate:
 
 
 def fate_of_answers(failing: Answer, mended: Answer) -> Fate:
-    """What another checker made of a case."""
+    """Another checker's result for a case."""
     if "not in scope" in (failing.answer, mended.answer):
         return Fate.NOT_IN_SCOPE
     if "not measured" in (failing.answer, mended.answer):
@@ -67,17 +67,17 @@ def fate_of_answers(failing: Answer, mended: Answer) -> Fate:
 
 @dataclass(frozen=True)
 class Results:
-    """Outcomes by checker and case, and what they follow from."""
+    """Outcomes by checker and case, with the judgments behind them."""
 
     cases: Sequence[Case]
     rounds: Sequence[Round]
     judged: Mapping[str, Mapping[str, Sequence[Judged]]]
-    """By case and form: of every round."""
+    """By case and form: the judgments of every round."""
     answers: Mapping[str, Mapping[str, tuple[Answer, Answer]]]
-    """By checker and case: of the mistake, and of the mended form."""
+    """By checker and case: the answers on the mistake and on the mended form."""
 
     def fates_by_round(self) -> dict[Round, dict[str, Fate]]:
-        """What the harness made of each case in each round."""
+        """The harness's result for each case in each round."""
         fates: dict[Round, dict[str, Fate]] = {}
         for round_ in self.rounds:
             fates[round_] = {}
@@ -88,7 +88,7 @@ class Results:
         return fates
 
     def fates(self) -> dict[str, dict[str, Fate]]:
-        """By checker and case; the harness first, for each profile the worst of its rounds."""
+        """Results by checker and case. The harness comes first, with the worst round of each profile."""
         by_round = self.fates_by_round()
         by_checker: dict[str, dict[str, Fate]] = {}
         for profile in dict.fromkeys(round_.profile for round_ in self.rounds):
@@ -105,7 +105,7 @@ class Results:
         return by_checker
 
     def surprises(self) -> list[str]:
-        """False alarms, misses that no record names, and named ones that are caught: each in a sentence."""
+        """A sentence for each false alarm, each miss that no record names, and each named miss that is caught."""
         sentences: dict[str, None] = {}
         for fates in self.fates_by_round().values():
             for case in self.cases:
@@ -127,7 +127,7 @@ def _name(profile: str) -> str:
 
 
 def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Iterator[Sequence[str]]:
-    """Rows of a table: a head, one for each kind, and the total: what each checker caught, and its false alarms."""
+    """Rows of a table: a header, one for each kind, and the total. Columns: each checker's catches and false alarms."""
     yield ["kind", "cases", *fates]
     for kind, text in [*KINDS.items(), ("", "all")]:
         chosen = [case.id for case in cases if kind in ("", case.kind)]
@@ -136,7 +136,7 @@ def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Ite
 
 
 def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[Sequence[str]]:
-    """Rows of a table: a head, one for each of GROUPS, and the total.
+    """Rows of a table: a header, one for each of GROUPS, and the total.
 
     Args:
         fates: for each profile, those of its rounds, by case.
@@ -156,13 +156,14 @@ def _share(counts: Counter[Fate]) -> str:
 
 
 def corpus_digest(root: Path) -> str:
-    """The SHA-256 over the names and the contents of subjects and contracts, and what records say of the judging."""
+    """The SHA-256 over names and contents of subjects and contracts, and over the fields of records that affect
+    judging."""
     whole = sha256()
     for file in sorted((root / "falsifiers" / "corpus").rglob("*.py")) + sorted(
         (root / "contracts" / "corpus").rglob("*.json")
     ):
         whole.update(f"{regular_file.sha256(file)}  {file.relative_to(root).as_posix()}\n".encode())
-    for case in cases_of(root):  # not its texts: they change no outcome
+    for case in cases_of(root):  # without its texts, which change no outcome
         judged = [case.id, case.surface, case.subject, case.mended, case.claims, bool(case.out_of_scope)]
         whole.update(strictjson.dumps(judged).encode())
     return whole.hexdigest()
@@ -177,9 +178,9 @@ def code_digest(root: Path) -> str:
 
 
 def document(results: Results, circumstances: JsonObject) -> JsonObject:
-    """The record of a run: every verdict with its clauses and the digests of its bundles, and every other answer.
+    """The document of a run: every verdict with its clauses and the digests of its bundles, and every checker's answer.
 
-    `sha256` is that of the document without it, as compact JSON with sorted keys.
+    `sha256` is the digest of the document without this key, as compact JSON with sorted keys.
     """
     fates, by_round = results.fates(), results.fates_by_round()
     cases: dict[str, Any] = {}
@@ -205,7 +206,7 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
 
 
 def read_back(content: JsonObject, cases: Sequence[Case]) -> Results:
-    """What `document` wrote, of the same cases."""
+    """Reverse `document`, for the same cases."""
     answers: dict[str, dict[str, tuple[Answer, Answer]]] = {}
     judged: dict[str, dict[str, list[Judged]]] = {}
     for name, case in content["cases"].items():
@@ -218,7 +219,7 @@ def read_back(content: JsonObject, cases: Sequence[Case]) -> Results:
 
 
 def _group_rounds(judged: Sequence[Judged]) -> list[JsonObject]:
-    """Rounds in which a claim says the same, together."""
+    """Merge the rounds in which a claim has equal results."""
     groups: dict[tuple[str, str, Verdict, Sequence[str]], list[Judged]] = {}
     for entry in judged:
         groups.setdefault((entry.claim, entry.round.profile, entry.verdict, entry.clauses), []).append(entry)
@@ -233,7 +234,7 @@ def _group_rounds(judged: Sequence[Judged]) -> list[JsonObject]:
 
 
 def _ungroup_rounds(alike: Sequence[JsonObject]) -> Iterator[Judged]:
-    """The inverse of `_group_rounds`, but for the order of rounds."""
+    """The inverse of `_group_rounds`, except for the order of rounds."""
     for group in alike:
         outcome = Verdict(group["verdict"]), tuple(group["clauses"])
         for seed, seconds, manifest in zip(group["seeds"], group["seconds"], group["manifests"], strict=True):

@@ -1,1 +1,1 @@
-"""Subjects in a process of their own, which `harness run --isolate` asks for."""
+"""`harness run --isolate`: each subject runs in a separate process."""

@@ -1,4 +1,4 @@
-"""Which claims can run with their subjects apart from the falsifier; found before anything runs."""
+"""Determines, before a run, which claims can run with isolated subjects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ISOLATION", "obstacles"]
 
 
 def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]:
-    """Why the subjects of each claim cannot run in a process of their own, by its id; empty if they can.
+    """Why the subjects of each claim cannot be isolated, by claim id; empty if they can.
 
-    Another process imports the falsifiers, and no subject.
+    A helper process imports the falsifiers, but no subject.
     """
 
     def folders(contract: Contract) -> tuple[Path, ...]:
@@ -36,7 +36,7 @@ def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]
 
 
 def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence[Path]) -> list[str]:
-    """The obstacles of claims of one project, in their order."""
+    """The obstacles of one project's claims, in order."""
     requests = [
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
@@ -48,7 +48,7 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
         answer = strictjson.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (Stopped, ValueError, IndexError):
         answer = None
-    if isinstance(answer, list) and len(answer) == len(contracts):  # the code of the project may print, too
+    if isinstance(answer, list) and len(answer) == len(contracts):  # the project's code may also print
         return [str(reason) for reason in answer]
     return ["the falsifier cannot be imported"] * len(contracts)
 

@@ -1,9 +1,9 @@
-"""The methods of a falsifier's Protocol, as calls to another process, and the connection that carries them.
+"""Remote procedure calls: the methods of a falsifier's Protocol, and the channel to the other process.
 
     protocol = rpc_protocol(falsify)           # of `def falsify(trial: Trial[Format])`
     protocol.methods["read"].arguments.pack(…)
 
-As a program it says which falsifiers have a Protocol that can be carried, without importing a subject:
+As a program, it reports which falsifiers have a Protocol that can be serialized, without importing a subject:
 
     python -m harness.tools.isolate.rpc '[["module:falsify", ["subject.module"]]]' FOLDER…
 """
@@ -35,14 +35,14 @@ __all__ = ["ChannelClosed", "RpcChannel", "RpcMethod", "RpcProtocol", "obstacle"
 
 @dataclass(frozen=True)
 class RpcMethod:
-    """One method: how its arguments and its result travel."""
+    """One method, with the codecs of its arguments and its result."""
 
     signature: inspect.Signature
     arguments: Mapping[str, Codec]
     result: Codec
 
     def pack(self, blobs: Blobs, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The arguments of a call. Raises TypeError if they are not what the method takes."""
+        """The arguments of a call. Raises TypeError if they do not match the method's signature."""
         given = self.signature.bind(*args, **kwargs).arguments
         return {name: codec.pack(given[name], blobs) for name, codec in self.arguments.items() if name in given}
 
@@ -65,10 +65,10 @@ class RpcProtocol:
     """The classes of exceptions in the Protocol's module, by name."""
 
     def exception(self, names: Sequence[str], text: str) -> Exception:
-        """An exception of the subject, as a class of its own below the first that both processes know.
+        """An exception of the subject, as a new subclass of the first class that both processes know.
 
         Args:
-            names: the exception's class and those above it.
+            names: the exception's class and its base classes.
         """
         known = {**vars(builtins), **self.raises, "NotMeasured": NotMeasured}
         candidates = (known.get(name) for name in names)
@@ -86,8 +86,7 @@ class RpcProtocol:
 def rpc_protocol(falsify: Callable[..., Any]) -> RpcProtocol:
     """The Protocol of the subjects of a falsifier.
 
-    Raises:
-        NotCarried: it is not annotated, or one of its types is not a value.
+    Raises: NotCarried: the falsifier is not annotated, or a type of the Protocol has no codec.
     """
     hints = typing.get_type_hints(falsify)
     trial = next(iter(hints.values()), None)
@@ -138,7 +137,7 @@ def _codec(place: str, name: str, hints: Mapping[str, Any]) -> Codec:
 
 
 def obstacle(falsifier: str, subjects: Sequence[str]) -> str:
-    """Why a falsifier's subjects cannot run in their own process; empty if they can.
+    """Why a falsifier's subjects cannot run in a separate process; empty if they can.
 
     Args:
         falsifier: its entry point, which is imported.
@@ -163,7 +162,7 @@ def _obstacle_of(falsifier: str, subjects: Sequence[str]) -> str:
 
 _LARGEST_HEAD = 1 << 30
 _LARGEST_BLOBS = 16 << 30
-"""Bytes of one document."""
+"""Maximum bytes of one document."""
 
 
 class ChannelClosed(Exception):
@@ -171,11 +170,11 @@ class ChannelClosed(Exception):
 
 
 class RpcChannel:
-    """One end of a connection that carries documents of JSON, each followed by blobs of bytes."""
+    """One end of a connection that transfers JSON documents, each followed by blobs of bytes."""
 
     def __init__(self, connection: socket.socket, other: int | None = None) -> None:
         """Args:
-        other: a descriptor of the other process. A process that it left behind can hold the connection open.
+        other: a process descriptor (pidfd) of the other process. Its orphaned children can hold the connection open.
         """
         self._connection = connection
         self._watched = select.poll()
@@ -201,7 +200,7 @@ class RpcChannel:
 
         Raises:
             ChannelClosed: the other process has ended.
-            OSError, TypeError, ValueError, RecursionError, MemoryError: it sent something else.
+            OSError, TypeError, ValueError, RecursionError, MemoryError: the data are malformed.
         """
         size = int.from_bytes(self._read(8), "big")
         if size > _LARGEST_HEAD:

@@ -1,13 +1,13 @@
-"""The subject in a process of its own, which `harness run --isolate` asks for.
+"""Runs an isolated subject in a separate process, for `harness run --isolate`.
 
     trial (falsifier) ──calls: JSON and bytes──▶ subject's process
            ▲───────────results, exceptions────────────┘
 
 The trial forks this process before it reads the key of its messages, and never imports the subject's module. Calls and
-results travel by the types of the falsifier's Protocol (`rpc.py`, `value_codec.py`), so the subject's
-process can send wrong values, and nothing else. A call has the trial's working directory and the environment variables
-that the falsifier changed. What it writes into the tensors that it was given comes back, as it would without
-isolation. The process shares standard output and error with the trial.
+results are serialized by the types of the falsifier's Protocol (`rpc.py`, `value_codec.py`), so the subject's process
+can send wrong values, but no other objects. A call has the trial's working directory and the environment variables that
+the falsifier changed. Changes to tensor arguments are copied back, as if the subject were not isolated. The process
+shares standard output and error with the trial.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = ["SubjectEnded", "SubjectProcess"]
 _LONGEST_TEXT = 200_000
 _END_SECONDS = 10.0
 _MOST_LINES, _LONGEST_LINE = 1_000, 4_000
-"""Lines for the log that wait for a message of the trial, and characters of each."""
+"""Maximum queued lines for the log, and maximum characters of each."""
 
 
 class SubjectEnded(Exception):
-    """The subject's process ended in a call, or gave no valid answer. The text says which."""
+    """The subject's process ended in a call, or sent no valid response. The text states which."""
 
 
 class SubjectProcess:
@@ -54,7 +54,7 @@ class SubjectProcess:
         """Fork the process.
 
         Args:
-            sources: those of the trial; they get what the process reads.
+            sources: the trial's sources; files that the process reads are added.
             ours: descriptors of the trial, which the process closes.
         """
         self._subject, self._sources = start.subject, sources
@@ -78,10 +78,9 @@ class SubjectProcess:
         self._lines: list[tuple[str, str]] = []
 
     def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
-        """Import the subject there. Return a function that builds it there and returns a stand-in for it.
+        """Import the subject in its process. Return a function that builds it there and returns a proxy.
 
-        Raises:
-            NotMeasured: it cannot be imported.
+        Raises: NotMeasured: the subject cannot be imported.
         """
         protocol = rpc_protocol(falsify)
         module = self._subject.partition(":")[0]
@@ -106,8 +105,8 @@ class SubjectProcess:
         """The result of a method.
 
         Raises:
-            NotMeasured: the falsifier gave an argument that cannot be carried.
-            SubjectEnded: there is no answer.
+            NotMeasured: the falsifier passed an argument that cannot be serialized.
+            SubjectEnded: there is no valid response.
             Exception: the subject raised it.
         """
         blobs = Blobs()
@@ -127,7 +126,7 @@ class SubjectProcess:
             self._fail(f"the subject's process returned no result of {protocol.name}.{name}: {error}")
 
     def lines(self) -> list[tuple[str, str]]:
-        """What the process says that it has built and read since the last call: lines for the log, with topics."""
+        """The lines for the log, with topics, that the process has reported since the last call."""
         lines, self._lines = self._lines, []
         return lines
 
@@ -171,7 +170,7 @@ class SubjectProcess:
         raise SubjectEnded(why)
 
     def _obituary(self) -> str:
-        """How the process ended. Raises NotMeasured if something else ended it."""
+        """Describe how the process ended. Raises NotMeasured if the subject did not cause it."""
         try:
             status = os.waitpid(self._pid, 0)[1]
         except ChildProcessError:
@@ -186,11 +185,9 @@ class SubjectProcess:
 
 
 def _lines_of(pairs: Any) -> list[tuple[str, str]]:
-    """Return the lines for the log that the process sent, marked as its own.
+    """Return the log lines that the process sent, marked as the subject's.
 
-    Raises:
-        ValueError: they are no texts with topics.
-        TypeError: likewise.
+    Raises: ValueError, TypeError: they are not texts with topics.
     """
     log_lines = [(text, topic) for text, topic in pairs]
     if not all(type(text_or_topic) is str for pair in log_lines for text_or_topic in pair):
@@ -199,12 +196,12 @@ def _lines_of(pairs: Any) -> list[tuple[str, str]]:
 
 
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
-"""The exceptions that reading raises if the bytes are not an answer."""
+"""The exceptions that reading raises for a malformed response."""
 _NO_PROTOCOL = RpcProtocol("", {}, {})
 
 
 def _stand_in(protocol: RpcProtocol, process: SubjectProcess) -> Any:
-    """An object with the Protocol's methods; each call goes to the process."""
+    """A proxy with the Protocol's methods, which calls the process."""
 
     def method(name: str) -> Callable[..., Any]:
         return lambda self, *args, **kwargs: process.call(protocol, name, protocol.methods[name], *args, **kwargs)
@@ -224,7 +221,7 @@ def _stand_in(protocol: RpcProtocol, process: SubjectProcess) -> Any:
 
 @contextmanager
 def _environment(changed: Mapping[str, str | None]) -> Iterator[None]:
-    """Within it, these environment variables have these values; None removes one."""
+    """Set these environment variables in the block; None removes a variable."""
     before = {key: os.environ.get(key) for key in changed}
     _set(changed)
     try:
@@ -242,7 +239,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 class _Server:
-    """The subject's side: it answers until the trial ends it."""
+    """The subject's side: it handles calls until the trial ends it."""
 
     def __init__(self, carrier: RpcChannel, start: Start, sources: Sources) -> None:
         self._carrier, self._start, self._sources = carrier, start, sources
@@ -262,7 +259,7 @@ class _Server:
                 answer = ["raised", *self._raised(error)]
                 blobs = Blobs()
             if os.getpid() != owner:
-                os._exit(1)  # a fork of the subject that came back
+                os._exit(1)  # a fork of the subject that returned
             self._carrier.send([answer, self._sources.news(), [*self._news.lines()]], blobs)
             if request[0] == "end":
                 for stream in (sys.stdout, sys.stderr):

@@ -5,10 +5,10 @@
     sent = codec.pack(record, blobs)         # there
     record = codec.unpack(sent, blobs)       # here: of exactly this type, or an exception
 
-The type says how to read; the other process cannot choose a class. A codec exists for values only, whose copy is as
-good as the original: numbers, texts, bytes, paths, enums, literals, None, JSON with tuples (for `Any`), sequences and
-mappings of these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. A bare tensor can
-be memory that the other side still uses, such as a model's weights.
+The type decides how to decode; the other process cannot choose a class. Codecs exist only for types of values, whose
+copies are equivalent to the originals: numbers, texts, bytes, paths, enums, literals, None, JSON with tuples (for
+`Any`), sequences and mappings of these, and frozen dataclasses. A tensor is a value only as a field of a frozen
+dataclass. A bare tensor can be memory that the other process still uses, such as a model's weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Blobs", "Codec", "NotCarried", "codec_of"]
 
 
 class Blobs(list[Any]):
-    """Objects with the buffer protocol; JSON refers to them by their places."""
+    """Objects with the buffer protocol; JSON refers to them by index."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +39,14 @@ class Blobs(list[Any]):
         """By place, the tensor whose elements the bytes are."""
 
     def changes(self, before: Sequence[bytes]) -> dict[int, Any]:
-        """By place, the bytes that differ from those that a call came with."""
+        """The blobs that a call has changed, by index."""
         pairs = enumerate(zip(before, self, strict=True))
         return {place: now for place, (then, now) in pairs if then != bytes(now)}
 
     def write_back(self, place: int, data: Any) -> None:
-        """Give a tensor that was sent the elements that it has in the other process.
+        """Copy the other process's elements into a tensor that was sent.
 
-        Raises:
-            KeyError, ValueError, RuntimeError: there is no such tensor, or it has another size.
+        Raises: KeyError, ValueError, RuntimeError: no such tensor was sent, or its size differs.
         """
         torch, tensor = sys.modules["torch"], self.tensors[place]
         with torch.no_grad():
@@ -55,11 +54,11 @@ class Blobs(list[Any]):
 
 
 _GAPS = 16
-"""Times the memory of its elements that a tensor with strides of its own may span."""
+"""Maximum memory span of a strided tensor, as a multiple of its elements' bytes."""
 
 
 class NotCarried(NotMeasured):
-    """A type has no codec. The text says which, and why."""
+    """A type has no codec. The text names the type and the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Codec:
     """Packs and unpacks the values of one type."""
 
     pack: Callable[[Any, Blobs], Any]
-    """The JSON of a value, whose bytes go into the blobs. Raises TypeError if it is not of the type."""
+    """Encodes a value as JSON, with its bytes in the blobs. Raises TypeError if it is not of the type."""
     unpack: Callable[[Any, Sequence[Any]], Any]
     """The inverse of `pack`. Raises TypeError, ValueError or LookupError if this is no packed value of the type."""
 
@@ -75,11 +74,9 @@ class Codec:
 def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
     """The codec for a type.
 
-    Args:
-        is_field: whether it is the type of a frozen dataclass's field.
+    Args: is_field: whether the type is that of a frozen dataclass's field.
 
-    Raises:
-        NotCarried: it, or a type within it, has none.
+    Raises: NotCarried: the type, or a type within it, has no codec.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint in _SCALARS:
@@ -174,7 +171,7 @@ def _unpack_json(sent: Any, blobs: Sequence[Any]) -> Any:
     if isinstance(sent, list):
         return [_unpack_json(item, blobs) for item in sent]
     if not isinstance(sent, dict):
-        return sent  # which was read from JSON
+        return sent  # already decoded from JSON
     ((kind, inner),) = sent.items()
     if kind == "tuple":
         return tuple(_unpack_json(item, blobs) for item in _items(inner))
@@ -198,7 +195,7 @@ _LISTS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
     list: (list, list),
     collections.abc.Sequence: (collections.abc.Sequence, tuple),
 }
-"""By origin: the types that can be packed, and the function that makes the unpacked value."""
+"""By origin: the types that can be packed, and the function that creates the unpacked value."""
 
 
 def _union(codecs: list[Codec]) -> Codec:
@@ -219,7 +216,7 @@ def _union(codecs: list[Codec]) -> Codec:
 
 
 def _choice(values: dict[Any, Any]) -> Codec:
-    """One of some values, by its key."""
+    """A value of a fixed set, encoded as its key."""
 
     def pack(value: Any, blobs: Blobs) -> Any:
         for key, choice in values.items():
@@ -231,7 +228,7 @@ def _choice(values: dict[Any, Any]) -> Codec:
 
 
 def _row(codecs: Sequence[Codec], accepted: Any, made: Callable[[Any], Any]) -> Codec:
-    """A fixed number of items, each of its own type."""
+    """A fixed number of items, each with its codec."""
 
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, accepted) or len(value) != len(codecs):
@@ -267,10 +264,11 @@ def _map(key: Codec, item: Codec) -> Codec:
 
 
 def _dataclass(kind: type[Any]) -> Codec:
-    """Values of a dataclass, and of the dataclasses below it that are defined by now.
+    """Values of a dataclass, and of its subclasses that are defined so far.
 
-    The falsifier may hand over a dataclass of its own below that of the Protocol. Both processes know it, because the
-    falsifier is imported before the subject. A class that is defined later arrives as the nearest known one above it.
+    The falsifier may pass a subclass of the Protocol's dataclass. Both processes know it, because the falsifier is
+    imported before the subject. An instance of a class that is defined later is decoded as its nearest known base
+    class.
     """
     known: dict[str, tuple[type[Any], dict[str, Codec]]] = {}
     for cls in (kind, *_below(kind)):
@@ -296,7 +294,7 @@ def _dataclass(kind: type[Any]) -> Codec:
 
 
 def _below(kind: type[Any]) -> list[type[Any]]:
-    """The dataclasses that are derived from one."""
+    """The subclasses of a dataclass."""
     subclasses = [subclass for subclass in kind.__subclasses__() if "__dataclass_fields__" in vars(subclass)]
     return [*subclasses, *(further for subclass in subclasses for further in _below(subclass))]
 
@@ -323,7 +321,7 @@ def _pack_tensor(value: Any, blobs: Blobs) -> Any:
         raise _wrong(value, "a Tensor")
     plain = torch.Tensor.detach(value).as_subclass(torch.Tensor).resolve_conj().resolve_neg().to_dense()
     flat = plain.to("cpu").contiguous()
-    flat = flat.as_strided((flat.numel(),), (1,))  # a dimension of one element keeps its stride otherwise
+    flat = flat.as_strided((flat.numel(),), (1,))  # otherwise a dimension of one element keeps its stride
     blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
     blobs.tensors[len(blobs) - 1] = plain
     strides = [] if plain.is_contiguous() or not _is_compact(plain.shape, plain.stride()) else list(plain.stride())
@@ -352,7 +350,7 @@ def _unpack_tensor(sent: Any, blobs: Sequence[Any]) -> Any:
 
 
 def _is_compact(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether no two elements share a place, and the gaps between them are small: then a copy keeps the strides."""
+    """Whether no elements overlap and the gaps are small. A copy then keeps the strides."""
     extent = 1
     for stride, size in sorted(zip(strides, sizes, strict=True)):
         if stride < (extent if size > 1 else 0):

@@ -1,8 +1,8 @@
-"""Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
+"""Plant defects in the subjects of claims, one at a time, and record which of them the falsifiers kill.
 
-Every claim first runs its subject without a defect: that shows which lines it reaches, and that it passes. Then a
-falsifier runs on a copy of the project that has a defect. A defect is killed if the judgment of one claim is FAIL.
-Claims share a defect that they all reach: after the first kill no other claim tries it.
+Every claim first runs its subject without a defect, to record which lines it reaches and to check that it passes. Then
+its falsifier runs on copies of the project that have one defect each. A defect is killed if the judgment of one claim
+is FAIL. After the first kill, no other claim tries the defect.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = ["Sample", "plant"]
 _LOOK_SECONDS = 0.1
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _BEGINNING = 0.8
-"""The share of the budget in which new defects are begun. A defect that survives takes longest, and would be missing
-more often than others if the end of the time cut it short."""
+"""The share of the time budget in which new defects start. Surviving defects take the longest. Without this margin, the
+time limit would cut off survivors more often than killed defects, and bias the score."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Which of the defects are tried; all by default."""
+    """Selects the defects to try; all by default."""
 
     limit: int | None = None
     part: tuple[int, int] = (1, 1)
-    """(2, 4) is the second of four parts, for four processes that share the work."""
+    """(2, 4) selects the second of four parts, for four processes that share the work."""
     only: Collection[tuple[str, str, str, str]] | None = None
-    """File, function, lines before and lines after of the only ones."""
+    """If set, the only defects to try, each as file, function, lines before and lines after."""
 
     def of(self, defects: Iterable[Defect], seed: int) -> list[Defect]:
         """The sample, in the order in which it is tried."""
@@ -80,9 +80,9 @@ def plant(
     Args:
         request: its seed is that of every trial and of the sample. A claim without its profile runs in the other one.
         until: the `time.monotonic()` at which the trials end.
-        tell: takes each defect when its fate is known, and how many are left.
-        patches: the only defects, by file, each with its kind; None for those of the operators.
-        crowded: whether the trials of claims that want the device to themselves run side by side with others.
+        tell: called with each defect when its fate is known, and with the number of remaining defects.
+        patches: the defects to try, by file, each with its kind; None for the operators' defects.
+        crowded: whether trials of claims that need exclusive use of the device run concurrently with others.
 
     Raises:
         ContractError: a file of equivalent defects is refused.
@@ -135,7 +135,7 @@ class _Campaign:
             os.environ.setdefault(name, str(self._threads))
 
     def scout(self) -> tuple[Reach, ...]:
-        """Run every subject without a defect. Returns what each claim reaches."""
+        """Run every subject without a defect. Returns the reach of each claim."""
         hindered: dict[str, Reach] = {}
         for contract in self._request.contracts:
             plan = self._plan(contract)
@@ -192,12 +192,12 @@ class _Campaign:
                 with self._leased(group):
                     self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
             except (LeaseUnavailable, WaitInterrupted):
-                continue  # what these claims reach is not tried
+                continue  # a defect that only these claims reach is not tried
         chosen.sort(key=lambda planted: (planted.defect.file, planted.defect.edit.start, planted.defect.id))
         return tuple(replace(planted, attempts=schedule.attempts(planted.defect)) for planted in chosen), len(found)
 
     def _with_claims(self, defect: Defect) -> Planted:
-        """A defect with the claims that try it, and what the authors say of it."""
+        """A defect with the claims that try it, and the authors' entries for it."""
         marks = {
             claim: [entry for entry in entries if defect.is_named_by(entry)] for claim, entries in self._marked.items()
         }
@@ -220,18 +220,18 @@ class _Campaign:
         return make_plan(contract, self._host, replace(self._request, profile=profile))
 
     def _is_alone(self, plan: Plan) -> bool:
-        """Whether the trials of a claim have the device to themselves."""
+        """Whether the trials of a claim have exclusive use of the device."""
         return plan.profile.exclusive and not self._crowded
 
     def _groups(self) -> list[list[ClaimTrials]]:
-        """The claims that run at the same time: those that share, and then each of the others."""
+        """Groups of claims that run concurrently: first all that share the device, then each of the others alone."""
         alone = [trial for trial in self._trials.values() if self._is_alone(trial.plan)]
         shared = [trial for trial in self._trials.values() if trial not in alone]
         return [group for group in (shared, *([trial] for trial in alone)) if group]
 
     @contextmanager
     def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:
-        """Leases of all devices of a group, in one order for all campaigns, so that no two wait for each other."""
+        """Lease all devices of a group. All campaigns use the same order, so that they cannot deadlock."""
         devices = {key: device for claim_trials in group for key, device in claim_trials.plan.devices.items()}
         with ExitStack() as leases:
             for _, device in sorted(devices.items()):
@@ -247,7 +247,7 @@ class _Campaign:
             yield
 
     def _together(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do these side by side; a signal, an exception or the end of the time interrupts the trials."""
+        """Run functions concurrently. A signal, an exception or the time limit interrupts the trials."""
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="plant") as pool:
             futures = [pool.submit(work) for work in works]
             while wait(futures, timeout=_LOOK_SECONDS).not_done:

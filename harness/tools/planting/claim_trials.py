@@ -1,9 +1,9 @@
-"""The trials of one claim's falsifier: on its subject as it is, and on the subject with a defect.
+"""The trials of one claim's falsifier, on the unchanged subject and on the subject with a defect.
 
-The subject runs twice without a defect. The first run fills a cache and shows which lines the claim reaches. The second
-one has that cache, and a fork server with the libraries; lines that it does not reach only fill the cache. A defect on
-such a line is tried with an empty cache, and any other with a copy of the full one, because to fill it may take longer
-than the rest of the trial.
+The subject runs twice without a defect. The first run fills the cache and records which lines the claim reaches. The
+second run uses that cache, and a fork server with the libraries. Lines that only the first run reaches fill the cache.
+A defect on such a line is tried with an empty cache, and any other defect with a copy of the full cache, because
+filling it may take longer than everything else in the trial.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ from harness.tools.planting.results import Attempt, DefectFate, Reach
 __all__ = ["ClaimTrials", "project_copy"]
 
 _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
-"""A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
+"""The time limit of a trial: the time of the subject without a defect and without a cache, times the factor, plus the
+seconds."""
 _LONGEST_VALUE = 2000
-"""Characters of the value of a clause that does not hold without a defect."""
+"""Maximum characters of the value of a clause that fails without a defect."""
 _LARGEST_KEPT = 64 << 20
-"""Bytes of a file of attempts."""
+"""Maximum bytes of a file of attempts."""
 
 _ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "running"})
-"""The packages of the harness that neither run in a trial nor judge it. No fate depends on them."""
+"""The packages of the harness that neither run in a trial nor judge it, so no result depends on them."""
 
 
 class ClaimTrials:
     """The trials of one claim.
 
     Attributes:
-        reach: what the claim reaches, once it has scouted.
+        reach: the code that the claim reaches; set by `scout`.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class ClaimTrials:
         """Args:
         threads: how many CPU threads a trial may use.
         marked: the author's entries for this claim.
-        attempts: the folder that keeps attempts.
-        folder: an empty one, for what the trials need.
+        attempts: the folder where attempts are stored.
+        folder: an empty folder for the files of the trials.
         """
         self.plan, self.marked, self.executor = plan, marked, executor
         self.reach = Reach(plan.contract.id, plan.profile.name, obstacle="the time ended before its subject had run")
@@ -90,7 +91,7 @@ class ClaimTrials:
         return self.plan.contract.id
 
     def scout(self, subjects: Subjects) -> None:
-        """Run the subject without a defect, and see which defects the claim reaches."""
+        """Run the subject without a defect, and record which defects the claim reaches."""
         healthy, lines, modules = self._healthy("without a cache", subjects)
         if not lines:
             self._record_obstacle(healthy, subjects)
@@ -99,7 +100,7 @@ class ClaimTrials:
         self._kept = AttemptCache(self._attempts, self.claim, self._decides(healthy))
         self.executor.warm(modules)
         again, later, _ = self._healthy("with a cache", subjects)
-        if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
+        if not later:  # a library may use CUDA when it is imported, which a fork cannot
             self.executor.renew()
             again, later, _ = self._healthy("on its own", subjects)
         if not later:
@@ -182,7 +183,7 @@ class ClaimTrials:
         return is_beside and defect.within.partition(".")[0] == name
 
     def _decides(self, healthy: TrialResult) -> JsonObject:
-        """Every value on which the fates of defects depend."""
+        """Every value on which the results of defects depend."""
         return {
             "contract": self.plan.contract.digest,
             "sources": dict(healthy.sources),
@@ -223,7 +224,8 @@ def _filling(defects: Sequence[Defect], lines: Mapping[str, frozenset[int]]) -> 
 
 
 def _key(defect: Defect) -> str:
-    """Names a defect in the state file: the sources are in the file's name, so place and text are enough."""
+    """The key of a defect in the state file. The file's name has the digest of the sources, so place and text
+    suffice."""
     return f"{defect.id} {defect.edit.start}-{defect.edit.end} {defect.edit.text}"
 
 
@@ -234,21 +236,20 @@ def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
 
 
 class AttemptCache:
-    """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues.
-
-    The file is named by a digest of all that decides a fate: contract, sources, harness, profile, device and seed.
+    """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues. The file
+    name is a digest of everything that decides a result: contract, sources, harness, profile, device and seed.
     """
 
     def __init__(self, folder: Path, claim: str, decides: JsonObject) -> None:
         """Args:
-        folder: where the files are kept.
-        decides: what the fates depend on.
+        folder: where the files are stored.
+        decides: everything that the results depend on.
         """
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
         self._path = folder / f"{claim}-{digest[:16]}.jsonl"
         self._turn = threading.Lock()
         self._found: dict[str, Attempt] = {}
-        with suppress(OSError):  # there is none yet
+        with suppress(OSError):  # no attempt is stored yet
             for line in regular_file.read(self._path, _LARGEST_KEPT).decode("utf-8", "replace").splitlines():
                 with suppress(ValueError, LookupError, TypeError):  # an interruption cut the line short
                     entry = strictjson.loads(line)
@@ -259,7 +260,7 @@ class AttemptCache:
         return self._found.get(defect)
 
     def add(self, defect: str, attempt: Attempt) -> None:
-        """Keep an attempt."""
+        """Store an attempt."""
         with self._turn:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
@@ -268,7 +269,8 @@ class AttemptCache:
 
 @contextmanager
 def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
-    """The root of a copy of a project in which one file has this content. All else are links, so it costs nothing.
+    """The root of a copy of a project in which one file has this content. All other files are links, so the copy is
+    cheap.
 
     Args:
         file: the path from the root.
@@ -287,9 +289,9 @@ def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
         target.write_bytes(content)
         yield copy
     finally:
-        remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to
+        remove(Beneath(copy.parent, copy.name))  # it removes links, not their targets
 
 
 def _clause_text(result: ClauseResult) -> str:
-    """A clause that does not hold, with the value that decided, such as the texts of what was violated."""
+    """A failed clause, with the value that decided it."""
     return result.id if result.value is None else f"{result.id}: {result.value}"[:_LONGEST_VALUE]

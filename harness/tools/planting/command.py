@@ -85,20 +85,19 @@ def command(
     patch_file: Path | None,
     json_file: str | None,
 ) -> ExitStatus:
-    """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
+    """Plant defects in the subjects of claims, one at a time, and report which of them the falsifiers kill.
 
-    Each subject first runs without a defect, to see which of its lines the claim reaches. Each defect changes one place
-    on these lines, in a copy of the project; your files stay as they are. The falsifiers that reach it run on it
-    without mutants, the quickest likely kill first. The defect is killed if one claim is then FAIL.
-
-    A survivor shows what the falsifiers cannot see. Make one see it, and keep the defect as a mutant; or write it with
-    a reason into equivalent.json next to the contract.
+    Each subject first runs without a defect, to record which of its lines the claim reaches. Each defect changes one
+    place on these lines, in a copy of the project; your files stay unchanged. The falsifiers that reach the place run
+    on the copy, without mutants, those first that are likely to kill it quickly. The defect is killed if one claim is
+    then FAIL. A surviving defect is one that no falsifier detects. Extend a falsifier until it kills the defect, and
+    add the defect as a mutant; or write it with a reason into equivalent.json next to the contract.
 
     With --patches, the defects are your own. Each is tried by every claim that imports its file.
 
-    What was found is kept in the cache folder. The same command continues where it ended, until a source changes.
+    Results are stored in the cache folder. Unless a source has changed, the same command continues an interrupted run.
 
-    Exit status: 0 if no defect survived, 1 if one did, 3 if none was killed and none survived.
+    Exit status: 0 if no defect survived, 1 if a defect survived, 3 if no defect was killed and none survived.
     """
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())

@@ -1,7 +1,7 @@
 """Operators for training code, after the catalogue of DeepCrime (Humbatova, Jahangirova and Tonella, 2021).
 
-They know what a name stands for only by its text: `labels`, `lr`, `dropout`. Of the catalogue's 24 operators these have
-a form here, by the catalogue's abbreviations:
+They recognize a variable's role only by its name: `labels`, `lr`, `dropout`. These of the catalogue's 24 operators are
+implemented, by the catalogue's abbreviations:
 
     data             TRD deleted, TUD unbalanced, TAN noisy training data; HBS batch size, HDB batches of one
     labels           TCL changed, TCO overlapping labels
@@ -13,8 +13,8 @@ a form here, by the catalogue's abbreviations:
     regularisation   RCW changed, RRW removed weight decay; RCD changed dropout rate
     schedule         HNE changed number of epochs
 
-The general operators on booleans plant WAB and WRB (`bias=True`). Four have no form here: AAL and RAW add what the code
-does not have, RCP changes the patience of early stopping, and VRM removes the validation set.
+The general operators on booleans plant WAB and WRB (`bias=True`). Four are not implemented: AAL and RAW add code, RCP
+changes the patience of early stopping, and VRM removes the validation set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCHEDULE: Final = r"^(warmup|warmup_steps|total_steps|decay_steps|T_max|gamma|s
 _LENGTH: Final = r"^(epochs|num_epochs|n_epochs|num_train_epochs|max_steps|num_steps|train_steps)$"
 _BATCH: Final = r"^(batch_size|micro_batch|micro_batch_size|per_device_train_batch_size)$"
 _Table = Mapping[str, Sequence[tuple[str, Sequence[str]]]]
-"""By group: names, and the expressions that take the place of a value; {0} is the value."""
+"""By group: names, and the expressions that replace a value; {0} is the value."""
 _ASSIGNED: Final[_Table] = {
     "data": [
         (
@@ -96,7 +96,7 @@ _REDUCTIONS: Final = {"mean": "sum", "sum": "mean", "batchmean": "mean", "none":
 
 
 def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The value that a node gives to a name, with the name."""
+    """The value that a node assigns to a name, with the name."""
     match node:
         case ast.keyword(arg=str(name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value):
             yield name, value
@@ -156,7 +156,7 @@ def _arguments(site: Site) -> Iterator[Edit]:
 
 
 def _loss(site: Site) -> Iterator[Edit]:
-    """Another reduction, or half of the loss."""
+    """Another reduction, or half the loss."""
     match site.node:
         case ast.keyword(arg="reduction", value=ast.Constant(value=kind) as value) if str(kind) in _REDUCTIONS:
             yield site.replace(value, repr(_REDUCTIONS[str(kind)]))
@@ -165,7 +165,7 @@ def _loss(site: Site) -> Iterator[Edit]:
 
 
 def _seed(site: Site) -> Iterator[Edit]:
-    """The same seed for all."""
+    """The same seed everywhere."""
     match site.node:
         case ast.Call(args=[seed, *_]) as node if called(node) in ("manual_seed", "seed"):
             yield site.replace(seed, "0")

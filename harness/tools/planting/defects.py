@@ -53,7 +53,7 @@ class Defect:
 
     @property
     def id(self) -> str:
-        """Names it in this version of the file: file:line:operator:index."""
+        """Identifies the defect in this version of the file: file:line:operator:index."""
         return f"{self.file}:{self.line}:{self.operator}:{self.index}"
 
     @property
@@ -62,11 +62,11 @@ class Defect:
         return range(self.line, self.line + self.before.count("\n") + 1)
 
     def is_named_by(self, entry: Equivalent) -> bool:
-        """Whether an author's entry speaks of it."""
+        """Whether an author's entry matches the defect."""
         return entry.names(self.file, self.within, self.before, self.after)
 
     def planted(self, content: bytes) -> bytes:
-        """The file with the defect."""
+        """The content of the file with the defect."""
         return content[: self.edit.start] + self.edit.text.encode() + content[self.edit.end :]
 
     def patch(self, content: bytes) -> str:
@@ -107,13 +107,13 @@ def _in_python(source: Source) -> Iterator[tuple[str, Edit, str]]:
 
 
 def _is_kernel_text(node: ast.AST, source: Source) -> TypeGuard[ast.Constant]:
-    """Whether a node is a string with a kernel, and no docstring."""
+    """Whether a node is a string with a kernel, other than a docstring."""
     text = node.value if isinstance(node, ast.Constant) else None
     return isinstance(text, str) and kernels.looks_like_one(text) and not isinstance(source.parents[node], ast.Expr)
 
 
 def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> list[Defect]:
-    """The edits that change something, each once, by place."""
+    """The defects of edits that change something, without duplicates, by place."""
     distinct: dict[tuple[int, int, bytes], tuple[str, Edit, str]] = {}
     for name, edit, within in edits:
         key = (edit.start, edit.end, edit.text.encode())
@@ -136,7 +136,7 @@ def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> li
 
 
 def given(file: str, content: bytes, patches: Iterable[tuple[str, Patch]]) -> list[Defect]:
-    """The defects that a user states for a file: of each, its kind and its patch.
+    """The defects that a user specifies for a file, each by its kind and its patch.
 
     Raises:
         PatchError: a patch does not fit the file.
@@ -153,7 +153,7 @@ def given(file: str, content: bytes, patches: Iterable[tuple[str, Patch]]) -> li
 
 
 def _common_prefix(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
@@ -167,7 +167,7 @@ def _changed(patch: Patch, text: str, is_python: bool) -> str:
 
 
 class Subjects:
-    """The source files of a campaign's subjects, each read and searched for defects once. Thread-safe."""
+    """The source files of a campaign's subjects. Each is read once, and searched once for defects. Thread-safe."""
 
     def __init__(self, root: Path, patches: Mapping[str, Sequence[tuple[str, Patch]]] | None = None) -> None:
         """Args:
@@ -210,7 +210,7 @@ class Subjects:
     def on(self, lines: Mapping[str, Collection[int]]) -> list[Defect]:
         """The defects that change one of these lines; lines are counted from 1, by file.
 
-        A patch of a user counts wherever it is in such a file: it survives if the claims do not even reach it.
+        A user's patch counts anywhere in such a file: it survives if no claim reaches it.
         """
         ones = [defect for file in sorted(lines) for defect in self.all(file)]
         return [defect for defect in ones if self.given or not set(defect.lines).isdisjoint(lines[defect.file])]

@@ -1,6 +1,6 @@
 """The planted defects that an author marks as equivalent: equivalent.json next to the contract.
 
-A defect is equivalent if it changes nothing that the claim speaks of. `harness plant` does not count it. No judgment
+A defect is equivalent if it changes nothing that the claim states. `harness plant` does not count it. No judgment
 reads the file, and no bundle holds it.
 """
 
@@ -27,7 +27,7 @@ class Equivalent:
     after: str
     reason: str
     is_equivalent: bool = True
-    """False for a defect that survives although it changes something that the claim speaks of."""
+    """False for a known survivor that is not equivalent: it changes something that the claim states."""
 
     def names(self, file: str, within: str, before: str, after: str) -> bool:
         """Whether the entry names the defect that replaces these lines of a file."""
@@ -37,8 +37,7 @@ class Equivalent:
 def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     """The entries next to a contract file; none if there is no such file.
 
-    Raises:
-        ContractError: the file cannot be read, or is not what its schema says.
+    Raises: ContractError: the file cannot be read, or does not match its schema.
     """
     place = contract.with_name(EQUIVALENT)
     try:

@@ -91,7 +91,7 @@ def _arithmetic(name: str) -> Operator:
 
 
 def _comparison(site: Site) -> Iterator[Edit]:
-    """A bound taken in or left out; the opposite answer."""
+    """A bound included or excluded; the negated comparison."""
     node = site.node
     if isinstance(node, ast.Compare):
         operands = [node.left, *node.comparators]
@@ -100,7 +100,7 @@ def _comparison(site: Site) -> Iterator[Edit]:
 
 
 def _condition(site: Site) -> Iterator[Edit]:
-    """The other branch; and for or; a filter that lets everything through."""
+    """The other branch; `and` for `or`; a filter that passes everything."""
     match site.node:
         case ast.If(test=test) | ast.IfExp(test=test):
             yield site.replace(test, f"(not ({site.code(test)}))")
@@ -116,7 +116,7 @@ def _condition(site: Site) -> Iterator[Edit]:
 
 
 def _dropped_statement(site: Site) -> Iterator[Edit]:
-    """A statement with an effect is left out."""
+    """A statement with an effect, dropped."""
     node = site.node
     effect = isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete, ast.Assert))
     if isinstance(node, ast.Expr):
@@ -128,7 +128,7 @@ def _dropped_statement(site: Site) -> Iterator[Edit]:
 
 
 def _swapped_arguments(site: Site) -> Iterator[Edit]:
-    """Two arguments that stand side by side, exchanged."""
+    """Two neighbouring arguments, exchanged."""
     node = site.node
     if not isinstance(node, ast.Call) or called(node) in _SYMMETRIC:
         return
@@ -164,7 +164,7 @@ def _off_by_one(site: Site) -> Iterator[Edit]:
 
 
 def _detach(site: Site) -> Iterator[Edit]:
-    """A gradient that flows where it must not, or none where it must."""
+    """A missing detach, or a gradient that is cut off."""
     match site.node:
         case ast.Call(func=ast.Attribute(value=value, attr="detach")) as node:
             yield site.replace(node, site.code(value))
@@ -173,7 +173,7 @@ def _detach(site: Site) -> Iterator[Edit]:
 
 
 def _axis(site: Site) -> Iterator[Edit]:
-    """The axis beside the right one."""
+    """The neighbouring axis."""
     node = site.node
     if not isinstance(node, ast.Call):
         return
@@ -189,14 +189,14 @@ def _axis(site: Site) -> Iterator[Edit]:
 
 
 def _transposition(site: Site) -> Iterator[Edit]:
-    """A matrix as it is instead of transposed."""
+    """A matrix without its transposition."""
     match site.node:
         case ast.Attribute(value=value, attr="T" | "mT", ctx=ast.Load()) as node:
             yield site.replace(node, site.code(value))
 
 
 def _dtype(site: Site) -> Iterator[Edit]:
-    """A narrower or another type of number; a conversion left out."""
+    """A narrower or another dtype; a conversion dropped."""
     match site.node:
         case ast.Attribute(attr=name) as node if name in _DTYPES and not _is_called(site):
             yield site.rename(node, _DTYPES[name])
@@ -205,7 +205,7 @@ def _dtype(site: Site) -> Iterator[Edit]:
 
 
 def _in_place(site: Site) -> Iterator[Edit]:
-    """Work in memory that belongs to others: a copy left out, an operation in place."""
+    """A change of memory that others use: a copy dropped, or an operation in place."""
     match site.node:
         case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) as node if name in _COPIES:
             yield site.replace(node, site.code(value))
@@ -243,7 +243,7 @@ def _integer(node: ast.expr) -> int | None:
 
 
 def _is_index(site: Site) -> bool:
-    """Whether a literal is an index, a bound of a slice, or an axis: other operators plant there."""
+    """Whether a literal is an index, a bound of a slice, or an axis, which other operators change."""
     node, parent = site.node, site.parent
     if isinstance(parent, ast.UnaryOp):
         node, parent = parent, site.source.parents.get(parent)
@@ -268,4 +268,4 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "dtype": _dtype,
     "in-place": _in_place,
 }
-"""By name, in the order in which they plant; of two with the same edit, the first counts."""
+"""Operators by name, in order. If two make the same edit, the first counts."""

@@ -1,8 +1,8 @@
-"""Operators for kernels in CUDA C, WGSL and their like: in files of their own, or in strings of Python.
+"""Operators for kernels in CUDA C, WGSL and similar languages, in separate files or in Python strings.
 
-They know tokens, not the grammar. Each keeps what a compiler accepts, as far as tokens tell: a kernel that does not
-compile would count as killed. Numbers in attributes, directives and array types stay as they are. Triton kernels are
-Python; the operators for Python plant there.
+They read tokens without a grammar. Each tries to keep the kernel compilable, because a kernel that does not compile
+would count as killed. Numbers in attributes, directives and array types stay unchanged. Triton kernels are Python; the
+operators for Python change them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NO_OPERAND: Final = frozenset({
     *_STATEMENTS, "float", "double", "half", "int", "unsigned", "long", "short", "char", "bool",
     "void", "const", "auto", "float2", "float4", "__half", "__nv_bfloat16", "size_t",
 })  # fmt: skip
-"""Words after which no operator stands between two values: statements, and types before a pointer's star."""
+"""Words after which a token is no binary operator: statements, and types before a pointer's star."""
 
 
 _Token = re.Match[str]
@@ -69,7 +69,7 @@ def looks_like_one(text: str) -> bool:
 
 
 def edits(text: str) -> Iterator[tuple[str, Edit]]:
-    """Each edit of a kernel with its operator. Places are offsets in bytes."""
+    """Each edit of a kernel with its operator. Positions are offsets in bytes."""
     for name, start, end, new in _edits(text):
         yield name, Edit(len(text[:start].encode()), len(text[:end].encode()), new)
 
@@ -95,7 +95,7 @@ def _edits(text: str) -> Iterator[tuple[str, int, int, str]]:
             yield "kernel-operator", token.start(), token.end(), _ARITHMETIC[token[0]]
         elif token[0] == "[" and _is_operand(before) and (close := _closing(tokens, place)) is not None:
             inner = text[token.end() : tokens[close].start()]
-            # A constant by its name is the size of an array rather than an index.
+            # An upper-case name is a constant, so the size of an array rather than an index.
             if inner.strip() and not inner.strip().isupper() and not inner.strip().rstrip("u").isdigit():
                 yield "kernel-index", token.end(), tokens[close].start(), f"({inner}) + 1"
 
@@ -133,7 +133,7 @@ def _word(text: str, tokens: list[_Token], place: int) -> Iterator[tuple[str, in
 
 
 def _is_operand(token: _Token | None) -> bool:
-    """Whether a value ends here, so that a sign after it stands between two values."""
+    """Whether a value ends here, so that a following sign is a binary operator."""
     if token is None:
         return False
     if token.lastgroup == "word":
@@ -142,7 +142,7 @@ def _is_operand(token: _Token | None) -> bool:
 
 
 def _declares(tokens: list[_Token], place: int) -> bool:
-    """Whether a bracket gives the size of an array: type and name stand before it, not only a name."""
+    """Whether a bracket declares the size of an array: a type and a name precede it, not only a name."""
     name = place - 1
     while name > 0 and tokens[name][0] == "]":  # an earlier dimension
         depth = 0
@@ -155,7 +155,7 @@ def _declares(tokens: list[_Token], place: int) -> bool:
 
 
 def _closing(tokens: list[_Token], place: int) -> int | None:
-    """The bracket that closes the one at this place; None if it is never closed."""
+    """The index of the matching closing bracket; None without one."""
     depth = 0
     for at in range(place, len(tokens)):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(tokens[at][0], 0)

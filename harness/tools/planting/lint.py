@@ -1,4 +1,4 @@
-"""What `harness lint` says of files of equivalent defects."""
+"""The checks of `harness lint` for files of equivalent defects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["about_equivalents"]
 
 
 def about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]:
-    """Yield what `harness plant` would refuse in the file of equivalent defects, and the entries that it would name."""
+    """Yield the problems of the file of equivalent defects that `harness plant` would refuse or report."""
     try:
         entries = equivalents(contract.path)
     except ContractError as refused:

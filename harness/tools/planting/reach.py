@@ -1,9 +1,9 @@
-"""Which of the lines that ran decide what a claim measures, rather than only what importing the modules did.
+"""Selects the executed lines that can affect a claim's measurements, without those that only ran on import.
 
 Importing a module runs its constants, class bodies and default values, also those that the claim never uses. Such a
-line counts if a function that ran uses the name that it assigns, directly or through other such lines; a variable of
-the function's own with that name is another. So do the lines
-of a function that a compiler reads instead of Python, such as one with @triton.jit, if its name is used.
+line counts if an executed function uses the name that it assigns, directly or through other such lines. A local
+variable of the same name does not count as a use. The lines of a function that a compiler reads instead of Python, such
+as one with @triton.jit, count if its name is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class _Assigned:
-    """A statement outside of functions that gives a value to names."""
+    """A statement outside functions that assigns names."""
 
     file: str
     lines: frozenset[int]
@@ -65,7 +65,7 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
 
 
 def _whole(tree: ast.AST, ran: set[int]) -> set[int]:
-    """The lines that ran, with all lines of their statements: only the first line of a text of many lines runs."""
+    """The executed lines, with all lines of their statements: of a multi-line string, only the first line is traced."""
     for node in ast.walk(tree):
         holds = hasattr(node, "body") or isinstance(node, ast.Match)
         if isinstance(node, ast.stmt) and not holds and not ran.isdisjoint(lines := _range(node)):
@@ -74,13 +74,13 @@ def _whole(tree: ast.AST, ran: set[int]) -> set[int]:
 
 
 def _is_compiled(function: _Function) -> bool:
-    """Whether a compiler reads the function's text, so that Python never runs its lines."""
+    """Whether a compiler reads the function's source, so that Python never executes its lines."""
     named = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in function.decorator_list]
     return any(name == "jit" for node in named for name in _names(node))
 
 
 def _functions(tree: ast.AST) -> Iterator[_Function]:
-    """Every function; nested ones too, whose bodies may not have run."""
+    """Every function, nested ones included; their bodies may not have run."""
     for node in ast.walk(tree):
         if isinstance(node, _Function):
             yield node
@@ -99,7 +99,7 @@ def _assignments(tree: ast.AST, file: str, ran: Collection[int]) -> Iterator[_As
 
 
 def _outer_names(function: _Function, lines: Collection[int]) -> set[str]:
-    """The attributes on these lines of a function, and the names that are not its own variables."""
+    """The attributes on these lines of a function, and the names that are not local variables."""
     nodes = list(ast.walk(function))
     own = {node.arg for node in nodes if isinstance(node, ast.arg)}
     own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -110,7 +110,7 @@ def _outer_names(function: _Function, lines: Collection[int]) -> set[str]:
 
 
 def _names(node: ast.AST, lines: Iterable[int] | None = None) -> Iterator[str]:
-    """The name, or the attribute, that a node is."""
+    """The identifier of a name or attribute node."""
     if isinstance(node, ast.Name) and (lines is None or node.lineno in lines):
         yield node.id
     elif isinstance(node, ast.Attribute) and (lines is None or node.lineno in lines):

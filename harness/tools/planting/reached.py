@@ -1,12 +1,12 @@
-"""Which lines of a project's modules a trial runs: sys.monitoring from Python 3.12 on, sys.settrace before.
+"""Records which lines of a project's modules a trial executes, by sys.monitoring (by sys.settrace before Python 3.12).
 
     with Reached(root, search, path):
         …
     lines, modules = read_reached(path)
 
-Forked children send each line through a pipe when it runs for the first time, so a child that is killed counts too. The
-pipe takes some ten thousand lines; further ones are lost. Programs that a trial starts by exec are not seen. With
-sys.settrace, lines that run in threads which Python did not start are not seen either.
+A forked child sends each line through a pipe when it first executes the line, so the lines of a killed child count too.
+The pipe holds about ten thousand lines; further lines are lost. Programs that a trial starts by exec are not traced.
+With sys.settrace, threads that Python did not start are not traced either.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Reached:
         others = [entry for entry in sys.path if entry.startswith(self._root) and entry not in search]
         self._libraries = (_HARNESS, *(f"{entry}{os.sep}" for entry in others))
         self._path, self._owner = path, os.getpid()
-        # A file would not do: a subject may limit the size of its files.
+        # Not a file, because a subject may limit the size of its files.
         self._receiving, self._sending = os.pipe()
         for descriptor in (self._receiving, self._sending):
             os.set_blocking(descriptor, False)
-        with suppress(OSError):  # beyond the user's quota of pipes, the default size has to do
+        with suppress(OSError):  # above the user's pipe quota, the default size is enough
             fcntl.fcntl(self._sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._ours: dict[str, bool] = {}
 
     def __enter__(self) -> None:
-        """Record from now on, in every thread."""
+        """Start recording in every thread."""
         if sys.version_info >= (3, 12):
             monitoring = sys.monitoring
             monitoring.use_tool_id(monitoring.COVERAGE_ID, "harness")
@@ -77,7 +77,8 @@ class Reached:
             sys.settrace(self._call)
 
     def __exit__(self, *exception: object) -> None:
-        """Write the lines, and the modules that were imported from elsewhere, in order. The trial goes on unwatched."""
+        """Write the lines, and the modules that were imported from elsewhere, in order. The trial continues
+        untraced."""
         if sys.version_info >= (3, 12):
             sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
             sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
@@ -123,21 +124,20 @@ class Reached:
         return known
 
     def _is_library(self, module: Any) -> bool:
-        """Whether a module stands in a file that is not the project's."""
+        """Whether a module's file is not the project's."""
         name = getattr(module, "__file__", None)
         return isinstance(name, str) and not self._is_ours(name)
 
 
 def around_trial(start: Start, path: str) -> Reached:
-    """What records the lines of a trial (see `TrialRequest.around`)."""
+    """Return the context manager that records the lines of a trial (see `TrialRequest.around`)."""
     return Reached(start.root, start.search, Path(path))
 
 
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
-    """The lines by path from the root, and the modules of a file that a `Reached` has finished.
+    """Read the lines, by path from the root, and the modules from the file of a finished `Reached`.
 
-    Raises:
-        OSError, ValueError: it cannot be read, or has another form: a subject may have written it.
+    Raises: OSError, ValueError: the file cannot be read, or is malformed, because a subject may have written it.
     """
     document = strictjson.load(path)
     try:

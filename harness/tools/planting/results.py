@@ -28,11 +28,11 @@ class DefectFate(StrEnum):
     """A claim is PASS, and none is FAIL."""
     NOT_MEASURED = "not measured"
     NOT_STARTED = "not started"
-    """The file does not compile, or a module cannot be imported: a defect that no engineer overlooks. Not counted."""
+    """The file does not compile, or a module cannot be imported, which every engineer notices. Not counted."""
     EQUIVALENT = "equivalent"
     """An author says that it changes nothing, and no other claim kills it. Not counted."""
     UNTRIED = "not tried"
-    """Time was too short for all claims that reach it, and none killed it. Not counted."""
+    """The time ended before all claims that reach it had tried it, and none killed it. Not counted."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Attempt(JsonDataclass):
 
     @property
     def settles(self) -> bool:
-        """Whether no other claim needs to try the defect."""
+        """Whether the attempt decides the fate, so that no other claim tries the defect."""
         return self.fate in (DefectFate.KILLED, DefectFate.NOT_STARTED)
 
 
@@ -94,7 +94,7 @@ class Reach:
     claim: str
     profile: str
     defects: tuple[Defect, ...] = ()
-    """All that can be planted on the lines that the claim reaches."""
+    """All defects on the lines that the claim reaches."""
     seconds: float = 0.0
     """Seconds of its trial without a defect."""
     obstacle: str = ""
@@ -110,7 +110,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of defects by fate: of an operator, in a file, or in all."""
+    """The number of defects by fate: of one operator, of one file, or in total."""
 
     name: str
     killed: int
@@ -120,13 +120,12 @@ class Row:
     equivalent: int
     untried: int
     crashed: int
-    """The killed defects that only made the subject raise, crash or hang. Any test would detect them."""
+    """The number of killed defects that only made the subject raise, crash or hang. Any test detects these."""
 
     @property
     def score(self) -> float | None:
-        """The share of killed defects among those that count: killed, survived and not measured; None if none counts.
-
-        A defect that was not measured counts, because no claim shows it.
+        """The share of killed defects among the counted ones: killed, survived and not measured; None without any.
+        Unmeasured defects count, because no claim has detected them.
         """
         counted = self.killed + self.survived + self.not_measured
         return self.killed / counted if counted else None
@@ -147,7 +146,7 @@ class Planting:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that differ from the profiles'."""
     beyond: tuple[str, ...] = ()
-    """The ids of a user's patches in files that no claim reaches."""
+    """The ids of the user's patches in files that no claim reaches."""
 
     @property
     def total(self) -> Row:
@@ -197,7 +196,7 @@ def as_json(planting: Planting, seed: int) -> dict[str, Any]:
 
 
 def written(document: JsonObject) -> str:
-    """The document as text, a line a defect, so that a difference between two campaigns is easy to read."""
+    """The document as text, one line for each defect, so that a diff of two campaigns is easy to read."""
     parts = []
     for name, value in document.items():
         if isinstance(value, list) and value:

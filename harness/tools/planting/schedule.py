@@ -1,10 +1,8 @@
-"""Which defect is tried next, and by which claim.
+"""Decides which claim tries which defect next.
 
-Every beginning of the order has the same share of each operator in each file. So the share of killed defects among the
-first ones is an unbiased estimate for all.
-
-A defect is first tried by the claim that promises most: the likeliest kill in the least time, by what came of other
-defects in the same file. The first kill settles it.
+Every prefix of the order has the same share of each operator in each file. So the share of killed defects in a prefix
+is an unbiased estimate for all defects. The claim with the most expected kills per second tries a defect first,
+estimated from the results of other defects in the same file. The first kill decides the fate.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ __all__ = ["Schedule", "stratified"]
 
 
 def stratified(defects: Iterable[Defect], seed: int) -> list[Defect]:
-    """The defects in an order whose first N are a fair sample, for every N."""
+    """The defects in an order whose first N are a representative sample, for every N."""
     strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
     for defect in sorted(defects, key=lambda defect: (defect.file, defect.edit.start, defect.id)):
         strata[defect.file, defect.operator].append(defect)
@@ -34,7 +32,7 @@ def stratified(defects: Iterable[Defect], seed: int) -> list[Defect]:
 
 
 class Schedule:
-    """Hands out the trials of a campaign. Thread-safe."""
+    """Assigns the trials of a campaign. Thread-safe."""
 
     def __init__(self, chosen: Sequence[Planted], seconds: Mapping[str, float]) -> None:
         """Args:
@@ -53,10 +51,10 @@ class Schedule:
         self._turn = threading.Lock()
 
     def next(self, claims: Collection[str], *, only_begun: bool = False) -> tuple[Planted, str] | None:
-        """The next trial of one of these claims; None if there is none left.
+        """The next trial of one of these claims; None if none remains.
 
         Args:
-            only_begun: begin no other defect, so that the time that is left suffices for those that were begun.
+            only_begun: start no new defect, so that the remaining time suffices for the started ones.
         """
         with self._turn:
             open_ones = [
@@ -66,7 +64,7 @@ class Schedule:
             ]
             if not open_ones:
                 return None
-            # Two claims try one defect at the same time only if every defect is being tried.
+            # Two claims try one defect concurrently only if every defect is being tried.
             name = min(open_ones, key=self._running.__getitem__)
             claim = max(
                 sorted(self._left[name].intersection(claims)), key=lambda candidate: self._promise(candidate, name)
@@ -77,13 +75,13 @@ class Schedule:
             return self._chosen[name], claim
 
     def add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
-        """Take the attempt of a trial; None if it was cut short. Returns whether it settles the defect's fate."""
+        """Add the attempt of a trial; None if it was cut short. Returns whether it decides the defect's fate."""
         with self._turn:
             self._running[defect.id] -= 1
             return self._add(defect, attempt, claim)
 
     def remember(self, defect: Defect, attempt: Attempt) -> None:
-        """Take the attempt of an earlier campaign."""
+        """Add the attempt of an earlier campaign."""
         with self._turn:
             self._left[defect.id].discard(attempt.claim)
             self._begun.add(defect.id)

@@ -1,4 +1,4 @@
-"""The scores of planting that a project keeps, and whether the subject of a bundle has one."""
+"""The planting scores of a project, and whether they cover the subject of a bundle."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def results_of(evidence: Path, family: str) -> Iterator[Path]:
 def planted_sources(evidence: Path, family: str, claim: str) -> Mapping[str, frozenset[str]]:
     """The sha256 of the files of a claim's subject in which defects were planted, by path from the project's root.
 
-    A file may have several, from several campaigns. A file of scores that is broken counts as none.
+    A file may have several, from several campaigns. A malformed file is ignored.
     """
     sources: dict[str, frozenset[str]] = {}
     for path in results_of(evidence, family):

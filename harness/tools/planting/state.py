@@ -1,4 +1,4 @@
-"""Operators for mistakes of state, sizes and error paths, which tests with one call and one shape do not see."""
+"""Operators for mistakes of state, sizes and error paths, which tests with one call and one shape do not detect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OPERATORS"]
 
 _CACHE: Final = re.compile(r"cache|memo|kept|known|seen|compiled", re.IGNORECASE)
 _SHAPES: Final = '[getattr(one, "shape", None) for one in list(locals().values())]'
-"""What a cache by shape looks at."""
+"""The attributes that a cache by shape uses as its key."""
 
 
 def _cache_key(site: Site) -> Iterator[Edit]:
@@ -33,7 +33,7 @@ def _cache_key(site: Site) -> Iterator[Edit]:
 
 
 def _remembered_result(site: Site) -> Iterator[Edit]:
-    """The first result for ever, and the first one for arguments of the same shapes."""
+    """A cache of the first result, for all arguments or for arguments of the same shapes."""
     match site.node:
         case ast.FunctionDef(name=name, body=[*_, ast.Return(value=ast.expr() as value)]) as function if (
             not name.startswith("__") and _takes_values(function)
@@ -51,7 +51,7 @@ def _takes_values(function: ast.FunctionDef) -> bool:
 
 
 def _equal_sizes(site: Site) -> Iterator[Edit]:
-    """One size of a tensor in the place of another one."""
+    """Another size of the same tensor."""
     match site.node:
         case ast.Subscript(value=ast.Attribute(attr="shape"), slice=index):
             yield from _other_axis(site, index)
@@ -68,7 +68,7 @@ def _other_axis(site: Site, index: ast.expr) -> Iterator[Edit]:
 
 
 def _swallowed_exception(site: Site) -> Iterator[Edit]:
-    """A handler that says nothing, and the statements under a `with` or `try` that end at the first exception."""
+    """A handler that ignores the exception, and an exception of a `with` or `try` block that is ignored."""
     match site.node:
         case ast.ExceptHandler(body=[*_, ast.Raise()] as body):
             start, end = site.source.span(body[0])[0], site.source.span(body[-1])[1]

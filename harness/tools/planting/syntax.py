@@ -1,4 +1,4 @@
-"""The syntax tree of a source file with the place of each node, and edits of single places."""
+"""The syntax tree of a source file with the position of each node, and edits of single positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Edit", "Operator", "Site", "Source", "called", "positional"]
 
 @dataclass(frozen=True)
 class Edit:
-    """Bytes of a source file and the text that takes their place."""
+    """Bytes of a source file and the text that replaces them."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Edit:
 
 
 class Source:
-    """A source file: its bytes, its tree, and where each node stands.
+    """A source file: its bytes, its tree, and the position of each node.
 
     Raises:
         SyntaxError, ValueError: the bytes are not Python.
@@ -50,7 +50,7 @@ class Source:
         return self.content[start:end].decode()
 
     def within(self, node: ast.AST) -> str:
-        """The qualified name of the function or class that a node stands in; empty at the module's level."""
+        """The qualified name of the function or class that contains a node; empty at the module's level."""
         names: list[str] = []
         inner: ast.AST | None = node
         while inner is not None:
@@ -62,14 +62,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Site:
-    """A node at which operators may plant."""
+    """A node that operators may change."""
 
     source: Source
     node: ast.AST
 
     @property
     def parent(self) -> ast.AST | None:
-        """The node around it."""
+        """The parent node."""
         return self.source.parents.get(self.node)
 
     def code(self, node: ast.expr | ast.stmt) -> str:
@@ -77,29 +77,29 @@ class Site:
         return self.source.code(node)
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> Edit:
-        """Put a text in the place of a node."""
+        """Replace a node by a text."""
         return Edit(*self.source.span(node), text)
 
     def between(self, left: ast.expr, right: ast.expr, pattern: str, text: str) -> Iterator[Edit]:
-        """Put a text in the place of the first match between two nodes; nothing if there is none."""
+        """Replace the first match between two nodes by a text; yield nothing without a match."""
         start, end = self.source.span(left)[1], self.source.span(right)[0]
         old = self.source.content[start:end].decode()
         if (new := re.sub(pattern, text, old, count=1)) != old:
             yield Edit(start, end, new)
 
     def rename(self, call: ast.Attribute | ast.Name, name: str) -> Edit:
-        """Give a name, or the last part of a dotted one, another text."""
+        """Replace the called name, or the last part of a dotted name."""
         end = self.source.span(call)[1]
         old = call.attr if isinstance(call, ast.Attribute) else call.id
         return Edit(end - len(old.encode()), end, name)
 
 
 Operator = Callable[[Site], Iterator[Edit]]
-"""Yields the edits that it makes at a node; none if the node is not of its kind."""
+"""Yields the edits of an operator at a node; none if the operator does not apply."""
 
 
 def called(node: ast.AST) -> str:
-    """The last part of the name that a call calls; empty if it is not the call of a name."""
+    """The last part of the called name; empty if the callee is no name."""
     if not isinstance(node, ast.Call):
         return ""
     if isinstance(node.func, ast.Attribute):
@@ -108,7 +108,7 @@ def called(node: ast.AST) -> str:
 
 
 def positional(call: ast.Call) -> list[ast.expr]:
-    """The positional arguments ahead of the first starred one."""
+    """The positional arguments before the first starred one."""
     plain: list[ast.expr] = []
     for argument in call.args:
         if isinstance(argument, ast.Starred):

@@ -72,7 +72,7 @@ def _of_claim(reach: Reach) -> Iterator[str]:
 
 
 def _without_zeros(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return a table without the columns in which nothing was counted, other than those that make the score."""
+    """Return a table without the columns of zeros, except those that make the score."""
     columns = [column for column in zip(*rows, strict=True) if column[0] in _SCORED or set(column[1:]) != {"0"}]
     return list(zip(*columns, strict=True))
 

@@ -2,9 +2,10 @@
 
 The search makes two passes:
 
-1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises,
-   at the first refutation if asked to, or once a mutant has violated the clauses that it must violate.
-2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it if asked to.
+1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises, if
+   the search stops at the first refutation and there is one, or if a mutant has violated the clauses that the contract
+   names.
+2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it if requested.
 
 Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
 search, also if the subject is not deterministic. The simplest refutation runs once more at the end, to see
@@ -57,7 +58,7 @@ class _Stop(BaseException):
 
 
 class _Wanted(Exception):
-    """Tells hypothesis that this is a case to shrink."""
+    """Marks a case for hypothesis to shrink."""
 
     def __init__(self, result: CaseResult) -> None:
         super().__init__(str(result.case))
@@ -100,8 +101,8 @@ class CaseSearch:
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> CaseResult | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
-        If the claim names one `case`, only that case is tried. A search may end at a refutation. What it returns is
-        kept as the counterexample at once, because a mutant's trial ends once it is measured.
+        If the claim names one `case`, only that case is tried. A search may end at a refutation. The returned case is
+        stored as the counterexample at once, because a mutant's trial ends once the case is measured.
 
         Returns: the refuting case that violates most clauses, the earliest of several; None if no case refutes.
 
@@ -128,13 +129,13 @@ class CaseSearch:
         return refutation and self._refuting(refutation)
 
     def shrink(self, cases: SearchStrategy[Any], refutation: CaseResult, examples: int) -> CaseResult:
-        """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
+        """Store a case that refutes the claim, or a simpler case that violates at least the same clauses.
 
         The search for a simpler one tries at most `examples` further cases, or fifty if that is more. It ends after
-        half of the time that the trial has left. If a case ends the process meanwhile, the simplest so far is kept.
-        The case that was found simplest runs once more.
+        half of the trial's remaining time. If a case ends the process meanwhile, the simplest case so far remains
+        stored. The simplest case runs once more.
 
-        Returns: the case that is kept, and whether it repeats.
+        Returns: the stored case, and whether a second run violates the same clauses.
         """
         if self._only is not None or self._end is not SearchEnd.SIMPLEST:
             return refutation
@@ -142,7 +143,7 @@ class CaseSearch:
         return self._refuting(replace(best, repeats=best.violated <= self._run(best.case).violated))
 
     def _refuting(self, result: CaseResult) -> CaseResult:
-        """Keep this result as the counterexample."""
+        """Store this result as the counterexample."""
         if self._only is None:
             error = "" if result.fault is None else Redactor().mask(str(result.fault))
             clauses, shrunk = tuple(sorted(result.violated)), self._end is SearchEnd.SIMPLEST
@@ -151,7 +152,7 @@ class CaseSearch:
         return result
 
     def _simpler(self, cases: SearchStrategy[Any], refutation: CaseResult, examples: int) -> CaseResult:
-        """The given case if hypothesis finds no simpler one."""
+        """The simplest case that hypothesis finds; the given case if it finds none."""
         self._left = max(_FEWEST_SHRINKS, examples)
         now = time.monotonic()
         end, simplest = now + (self._until - now) / 2, refutation
@@ -197,7 +198,7 @@ class CaseSearch:
             hypothesis.configuration.set_hypothesis_home_dir(None)
 
     def _steered(self, case: Case) -> CaseResult:
-        """Try a case, and pass its ratios to the thresholds to hypothesis as targets."""
+        """Try a case, and report its ratios to the thresholds as hypothesis targets."""
         result = self._try(case)
         for clause, near in result.nearness.items():
             hypothesis.target(math.log(min(max(near, _LEAST), 1 / _LEAST)), label=clause)
@@ -207,13 +208,13 @@ class CaseSearch:
         """The result of a case, from memory if it was tried before."""
         try:
             key = json.dumps(case, sort_keys=True, allow_nan=False)
-            case = strictjson.loads(key)  # the form that a replay reads: no tuples, keys sorted
+            case = strictjson.loads(key)  # as a replay reads it: no tuples, keys sorted
         except (TypeError, ValueError) as error:
             raise _Stop(TypeError(f"a case must be a map of finite JSON values: {error}")) from error
         if key in self._known:
             return self._known[key]
         if self._left <= 0:
-            return CaseResult(case)  # no tries are left
+            return CaseResult(case)  # no tries remain
         self._left -= 1
         is_shrinking = self._left != math.inf
         if not is_shrinking:
@@ -269,6 +270,6 @@ class CaseSearch:
 
 
 def _size(result: CaseResult) -> tuple[int, str]:
-    """Order results by the length of their cases. Hypothesis has an order of its own, which it does not show."""
+    """Order results by the length of their cases. Hypothesis does not expose its own order."""
     text = json.dumps(result.case, sort_keys=True)
     return len(text), text

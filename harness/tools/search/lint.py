@@ -25,7 +25,7 @@ def about_both_ways(contract: Contract, project: Project | None = None) -> list[
     unique: dict[tuple[str, str], Finding] = {}
     with without_traces():
         try:
-            for finding in _found(contract):  # a finding of both profiles is listed once
+            for finding in _found(contract):  # a finding in both profiles is listed once
                 unique.setdefault((finding.rule, finding.pointer), finding)
         except Undecided as reason:
             return [*unique.values(), undecided(str(reason))]
@@ -80,7 +80,7 @@ def _different_profiles(contract: Contract) -> list[Profile]:
 
 
 def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]:
-    """The rules that raise or give neither true nor false although every schema clause holds."""
+    """The rules that raise or return no boolean although every schema clause holds."""
     reasons = {result.id: result.reason for result in search.unsatisfied(base)}
     if any(clause.id in reasons for clause in search.contract.clauses):
         return []

@@ -2,7 +2,7 @@
 
 A contract that no observation satisfies is useless, and so is a clause that none violates. Hypothesis draws the
 observations (see `harness.tools.search.strategies`), and the judge judges them. The search is deterministic and
-bounded. It can miss rare observations; then an entry in `examples` helps it.
+bounded. It can miss rare observations; add them to the contract's `examples`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _Source = Strategy | list[dict[str, Any]]
 
 
 class Undecided(Exception):
-    """The search can make no observation of a contract, so it finds nothing out."""
+    """Hypothesis cannot draw an observation of the contract, so the search has no result."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """What the search found about one clause."""
+    """The result of the search for one clause."""
 
     example: JsonObject | None = None
     """Measurements with which the clause fails; None if none were found."""
@@ -104,7 +104,7 @@ class Search:
         """Measurements that satisfy the contract or, if none were found, the nearest.
 
         The search starts from the best measurements so far and draws those anew that an unsatisfied clause reads. It
-        stops when this no longer satisfies more clauses.
+        stops when no redraw satisfies more clauses.
 
         Raises:
             Undecided: hypothesis can draw no observation, for example because its lists are nested too deeply.
@@ -157,7 +157,7 @@ class Search:
         read = self._reads[clause.id]
         yield self._redrawn(base, sorted(read), most=1), 60
         yield self._redrawn(base, sorted(read)), 200
-        # A rule may fail only for values that the schema forbids, too.
+        # Some rules fail only for values that the schema forbids too.
         for inner in self.contract.clauses:
             if inner.path and inner.path[0] in read and inner.keyword != "type":
                 wrong = self._wrong_values(inner, base)
