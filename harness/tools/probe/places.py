@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -32,17 +32,23 @@ class Lines:
         self._callers: list[FrameType] = []
 
     @contextmanager
-    def backward(self) -> Iterator[None]:
-        """Run backward: the engine has a thread of its own, in whose stack the caller is not."""
+    def backward(self, settle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
+        """Run backward: the engine has a thread of its own, in whose stack the caller is not.
+
+        Args:
+            settle: is called with the engine after each backward.
+        """
         engine = graph._engine_run_backward
         callers = self._callers
 
         def run(*arguments: Any, **keywords: Any) -> Any:
             callers.append(sys._getframe(1))
             try:
-                return engine(*arguments, **keywords)
+                result = engine(*arguments, **keywords)
             finally:
                 callers.pop()
+            settle(engine)
+            return result
 
         with ExitStack() as stack:
             for module in (graph, torch.autograd):

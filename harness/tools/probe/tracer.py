@@ -90,7 +90,9 @@ class Tracer:
             ):
                 stack.callback(handle.remove)
             stack.callback(self._close)
-            stack.enter_context(self._lines.backward())
+            self._gradient = self.storages.zeros((), torch.float32, torch.device("cuda", 0))
+            self._leaf = self._gradient.detach().requires_grad_()
+            stack.enter_context(self._lines.backward(self._settle))
             stack.enter_context(intercepted(self))
             yield
 
@@ -100,6 +102,15 @@ class Tracer:
         FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
         with present_device(), pretended_cuda(self, self._device), attention_of(self._device), reducing():
             yield
+
+    def _settle(self, engine: Callable[..., Any]) -> None:
+        """Wait until the engine's thread has freed what it held for the last backward.
+
+        The thread does so after the caller goes on, at a moment that depends on the load. It is done when it begins the
+        next backward: this one, of a leaf without memory, which runs no operator.
+        """
+        if _current_node() is None:
+            engine((self._leaf,), (self._gradient,), False, False, (self._leaf,), False, accumulate_grad=False)
 
     def begin(self, phase: str) -> None:
         """Begin a phase: `build`, or a step."""

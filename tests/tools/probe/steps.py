@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -240,6 +241,27 @@ def trains_by_samples() -> Callable[[], None]:
             one.sub_(gradients[name].mean(0))
         assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] >= torch.cuda.memory_allocated(device=0)
         torch.cuda.memory_summary()
+
+    return step
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        return values * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 2.0
+
+
+def dropped_gradients(times: int) -> Callable[[], None]:
+    """Gradients that nobody keeps."""
+    values = torch.randn(1000, 1000, device="cuda", requires_grad=True)
+
+    def step() -> None:
+        for _ in range(times):
+            torch.autograd.grad(_Doubled.apply(values).sum(), values)  # type: ignore[no-untyped-call]
 
     return step
 
