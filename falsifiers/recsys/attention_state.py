@@ -12,6 +12,8 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import FEW_CALLS, STATE, StateCheck
 
+_ALL = ("bfloat16", "float16", "float32")
+"""The dtypes of k and v to refuse, or to convert, where q has another one."""
 _SLACK = 8.0
 """Factor of the bound of a relation. Attention rounds its weights to the inputs' dtype; the claims bound that error."""
 
@@ -36,7 +38,7 @@ def _arguments(draw: Draw) -> Any:
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
     q = draw.tensor(rows, heads, width)
-    k, v = (draw.tensor(rows, heads, size) for size in (width, of_value))
+    k, v = (draw.tensor(rows, heads, size, refused=_ALL) for size in (width, of_value))
     grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
     most = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)

@@ -157,7 +157,7 @@ class Draw:
         Args:
             scale: the standard deviation.
             positive: whether to take absolute values.
-            refused: dtypes of this tensor for which the function must raise.
+            refused: dtypes of this tensor for which the function must raise or be right.
         """
         kind = getattr(torch, dtype or self._case.dtype)
         return self._tensor(shape, lambda: self._numbers(shape, kind, scale, positive), kind, refused)
@@ -180,7 +180,7 @@ class Draw:
 
         Args:
             also: values that replace a quarter of the indices, such as -100 for ignored labels.
-            refused: dtypes for which the function must raise.
+            refused: dtypes for which the function must raise or be right.
         """
 
         def make() -> Tensor:

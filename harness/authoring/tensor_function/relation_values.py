@@ -184,15 +184,22 @@ def indices_checked(adversary: Adversary) -> None:
 
 
 def arguments_checked(adversary: Adversary) -> None:
-    """What the example names as refused raises, also after a right call."""
+    """What the example names as refused raises, also after a right call; of another dtype, the right answer will do."""
     refused = adversary.drawn(adversary.case(365)).refused
     if not refused:
         adversary.findings.inapplicable["arguments_checked"] = "the example names nothing that is refused"
 
     def check(case: Case) -> list[str]:
-        adversary.run(_plain(adversary, replace(case, refused=-1)))
-        call = adversary.call_for(case, gradients=False, context="other settings")
-        return [] if adversary.run(call).raised else ["it answers"]
+        usual, call = _plain(adversary, replace(case, refused=-1)), _plain(adversary, case)
+        adversary.run(usual)
+        if adversary.run(replace(call, context="other settings")).raised:
+            return []
+        if [tensor.dtype for tensor in call.tensors] == [tensor.dtype for tensor in usual.tensors]:
+            return ["it answers"]
+        try:
+            return adversary.wrong_either_way(adversary.call_for(case), _coarsest(call), refusable=True)
+        except UnfitReference:
+            return ["it answers, and the reference does not"]
 
     for number, what in enumerate(refused):
         adversary.examine("arguments_checked", adversary.case(365, refused=number), check, what)
@@ -261,6 +268,12 @@ def _cases(adversary: Adversary, dtype: str) -> list[Case]:
 
 def _plain(adversary: Adversary, case: Case) -> Call:
     return adversary.call_for(case, gradients=False)
+
+
+def _coarsest(call: Call) -> str:
+    """Return the dtype of a tensor that rounds most."""
+    kinds = [call.tensors[place].dtype for place in _floating(call)]
+    return str(max(kinds, key=lambda kind: torch.finfo(kind).eps)).removeprefix("torch.")
 
 
 def _floating(call: Call) -> list[int]:
