@@ -82,8 +82,8 @@ def timed(adversary: Adversary, function: Callable[..., Any]) -> Timed:
     kind = "cuda" if is_on_gpu else "cpu"
 
     def calls(start: int) -> list[Call]:
-        cases = (replace(case, seed=case.seed + start + number) for number in range(_ROUNDS + _WARMUP))
-        return [adversary.call_for(case, gradients=False) for case in cases]
+        seeds = range(case.seed + start, case.seed + start + _ROUNDS + _WARMUP)
+        return [adversary.call_for(replace(case, seed=seed), gradients=False) for seed in seeds]
 
     arms = {name: _Arm(arm, calls(place * 1000), kind) for place, (name, arm) in enumerate(
         {"function": function, "reference": reference, "again": reference}.items()
