@@ -247,17 +247,22 @@ def test_a_virtual_environment_outlives_the_checkout(fake: Job) -> None:
     (fake.folder / ".gitignore").write_text(".venv/\nlog\n")
     for command in (["init", "-q"], ["add", ".gitignore", "harness"], ["commit", "-qm", "one"]):
         subprocess.run([*git, *command], cwd=fake.folder, check=True)
-    install = "echo run >> log; [ -e .venv/torch ] || { echo download >> log; touch .venv/torch; }"
+    install = (
+        "python3 -m venv --without-pip .venv; echo run >> log\n"
+        "[ -e .venv/torch ] || { echo download >> log; touch .venv/torch; }"
+    )
     for _ in range(2):
         assert fake.run("harness-run/install.sh", INSTALL=install) == 0, fake.log
         assert not subprocess.check_output(["git", "status", "--porcelain"], cwd=fake.folder, text=True)
-        (fake.folder / ".venv").unlink()  # as a checkout does
+        shutil.rmtree(fake.folder / ".venv")  # as a checkout does
     assert (fake.folder / "log").read_text().split() == ["run", "download", "run"]
     (fake.folder / "constraints.txt").write_text("torch==3\n")
     assert fake.run("harness-run/install.sh", INSTALL=install) == 0
     assert (fake.folder / "log").read_text().split().count("download") == 2
-    assert fake.run("harness-run/install.sh", INSTALL="touch .venv/half; false") == 1
-    assert fake.run("harness-run/install.sh", INSTALL="touch .venv/half; false") == 1
+    half = "[ ! -e .venv/half ] && mkdir .venv && touch .venv/half && [ -e mended ]"
+    assert fake.run("harness-run/install.sh", INSTALL=half) == 1
+    (fake.folder / "mended").touch()
+    assert fake.run("harness-run/install.sh", INSTALL=half) == 0, "what a failed installation left was kept"
 
 
 def test_kept_evidence_is_signed_and_restored(job: Job, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the commands of INSTALL over a virtual environment that this machine keeps between jobs. See action.yml.
+# Runs the commands of INSTALL over a copy of the virtual environment that this machine keeps between jobs. See action.yml.
 #
 # INSTALL                                       the input of the action
 # RUNNER_TEMP RUNNER_TOOL_CACHE                 from the runner
@@ -21,15 +21,20 @@ key=$({
 kept=$RUNNER_TOOL_CACHE/falsifier-harness
 environment=$kept/$key
 mkdir -p "$kept"
-if [ ! -e "$environment.complete" ]; then
-  # One that an installation left half-done is not trusted, and older ones are not needed.
-  find "$kept" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
-  rm -rf "$environment"
-  mkdir "$environment"
-fi
-rm -rf .venv
-ln -s "$environment" .venv
-# The pattern `.venv/` of a .gitignore matches no link, and the checkout would count as changed.
+
+# place FROM TO: hard links, or copies if TO is on another file system. Not a link to the folder: `python3 -m venv` refuses one.
+place() {
+  rm -rf "$2"
+  cp -al "$1" "$2" 2> /dev/null || { rm -rf "$2" && cp -a "$1" "$2"; }
+}
+
+if [ -e "$environment" ]; then place "$environment" .venv; else rm -rf .venv; fi
+# Without a .gitignore that names it, the checkout would count as changed.
 if [ -d .git/info ] && ! grep -qx /.venv .git/info/exclude 2> /dev/null; then echo /.venv >> .git/info/exclude; fi
 bash -euo pipefail -c "$INSTALL"
-touch "$environment.complete" "$environment"
+# Only a complete environment gets its name. Older ones are not needed.
+find "$kept" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
+place .venv "$environment.new"
+rm -rf "$environment"
+mv "$environment.new" "$environment"
+touch "$environment"
