@@ -5,7 +5,6 @@ The schemas are in contracts/schema/ of the source tree, and in harness/schema/ 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from harness.base import strictjson
+from harness.base import near, strictjson
 from harness.base.strictjson import Problem, pointer
 
 if TYPE_CHECKING:
@@ -133,8 +132,7 @@ def _explain(error: ValidationError) -> Iterator[Problem]:
         known = list(schema.get("properties", {}))
         for key in instance:
             if key not in known:
-                near = difflib.get_close_matches(str(key)[:100], known, n=1)
-                remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+                remedy = near.hint(str(key), known, f"known here: {', '.join(known)}", "'{}'")
                 yield Problem(pointer(*where, key), f"unknown key {key!r}", remedy)
     elif keyword == "required":
         for key in argument:

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from harness.base.plugins import Plugin, PluginError, plugins
+from harness.base.plugins import NAME, Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
 from harness.report.terminal.printing import tell
 from harness.report.terminal.workflow_commands import annotate, escape_outputs
@@ -40,6 +40,10 @@ _LONGEST_MESSAGE = 10_000
 """Maximum characters of a message, because a name from a user or a file can be of any length."""
 _OF_CLICK = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option ", "Could not open ")
 """Prefixes of click's own messages."""
+_JARGON = (("a valid float range", "a number"), ("a valid float", "a number"), ("a valid integer range", "an integer"))
+"""What click calls a value that is not even a number."""
+_PLUGGED = ("harness.commands", "harness.reports", "harness.handlers", "harness.lint", "harness.jobs")
+"""The groups whose code runs in the process of the command."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
@@ -182,14 +186,24 @@ def main() -> None:
         else:
             with suppress(OSError):
                 traceback.print_exc()
-            _say("this is a defect of the harness; nothing counts as measured")
+            _say(f"this is a defect of {_culprit(error)}; nothing counts as measured")
             status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))
+
+
+def _culprit(error: BaseException) -> str:
+    """Return the other distributions whose plugins raised the error, else the harness."""
+    raised = {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
+    points = [plugin.entry_points for group in _PLUGGED for plugin in plugins(group).values()]
+    others = {name for known in points for name, point in known.items() if name != NAME and point.module in raised}
+    return " or ".join(sorted(others)) or "the harness"
 
 
 def _refusal(error: click.ClickException) -> str:
     """Return the text of an error. click's messages get a lower-case start and no full stop, like the harness's."""
     text = error.format_message()
+    for jargon, plain in _JARGON:
+        text = text.replace(jargon, plain)
     return text[0].lower() + text[1:].removesuffix(".") if text.startswith(_OF_CLICK) else text
 
 

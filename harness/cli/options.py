@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.base import strictjson
+from harness.base import near, strictjson
 from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.report.messages import bound_text
@@ -149,8 +148,7 @@ def allowed(contract: Contract, name: str) -> str:
 def _check(contract: Contract, name: str, override: Any) -> None:
     for profile in contract.profiles.values():
         if name not in profile.parameters:
-            near = difflib.get_close_matches(name.lower(), profile.parameters, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profile.parameters) or 'none'}"
+            hint = near.hint(name, profile.parameters, f"it has {', '.join(profile.parameters) or 'none'}")
             raise _refused(f"{contract.id} has no parameter {name!r}; {hint}")
     if contract.parameters is not None:
         if any(clause.path[0] == name for clause in contract.parameters.violations({name: override})):

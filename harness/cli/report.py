@@ -33,7 +33,7 @@ class _ReportOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         try:
-            self.help = f"Write {self.plugin.load().about}."
+            self.help = f"Write {_loaded(self.plugin).about}."
         except PluginError:
             self.help = "Cannot be used; the option says why."
         return super().get_help_record(ctx)
@@ -47,6 +47,14 @@ class _Command(click.Command):
         taken = {name for option in own for name in option.opts}
         added = [_ReportOption(plugin) for plugin in plugins(GROUP).values() if f"--{plugin.name}" not in taken]
         return [*self.params, *added, *own[len(self.params) :]]
+
+
+def _loaded(plugin: Plugin) -> Report:
+    report: Report = plugin.load()
+    lacking = [part for part in ("about", "check", "write") if not hasattr(report, part)]
+    if lacking:
+        raise PluginError(f"{plugin.name} of {plugin.origin} is no report: it has no {', '.join(lacking)}")
+    return report
 
 
 def _parameter(name: str) -> str:
@@ -74,7 +82,7 @@ def command(paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], **targets: 
     on_stdout = [*named.values()].count(STDOUT)
     if on_stdout > 1:
         raise click.UsageError("standard output takes one report; write the others into files")
-    reports: dict[str, Report] = {name: known[name].load() for name in named}
+    reports: dict[str, Report] = {name: _loaded(known[name]) for name in named}
     bundles = BundlePaths.find(paths)
     project = Project.around()
     policy = against(trusted_keys, project)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from harness.base import near
 from harness.base.strictjson import JsonObject
 from harness.cli.options import overrides, parameter_texts, value_of
 from harness.contract import Contract
@@ -81,8 +81,8 @@ def _split(
         elif name in claims:
             others[name] = text
         else:
-            near = difflib.get_close_matches(name, [*accepted, *claims], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the subject has {', '.join(sorted(accepted)) or 'none'}"
+            has = f"the subject has {', '.join(sorted(accepted)) or 'none'}"
+            hint = near.hint(name, [*accepted, *claims], has)
             raise _refused(f"neither {contract.id} nor {subject.name} has a parameter {name!r}; {hint}", "-P")
     return own, others
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.base import regular_file, strictjson
+from harness.base import near, regular_file, strictjson
 from harness.base.redaction import redactor
 from harness.base.schemas import Problem
 from harness.base.strictjson import pointer
@@ -95,10 +95,11 @@ def _name_problems(contract: Contract) -> Iterator[Problem]:
     for profile in contract.profiles.values():
         named += [(pointer("profiles", profile.name, "omits"), omitted) for omitted in sorted(profile.omits)]
     named += [("/outside_omits", omitted) for omitted in sorted(contract.outside_omits)]
-    known = ", ".join(sorted(contract.measurements))
+    known = sorted(contract.measurements)
     for where, name in named:
         if name not in contract.measurements:
-            yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
+            remedy = near.hint(name, known, f"declared there: {', '.join(known)}")
+            yield Problem(where, f"{name!r} is not in the observation", remedy)
 
 
 def _omission_problems(contract: Contract) -> Iterator[Problem]:
@@ -122,7 +123,8 @@ def _rule_problems(contract: Contract) -> Iterator[Problem]:
                 properties = node.get("properties", {})
                 if step not in properties:
                     known = ", ".join(sorted(properties)) or "nothing"
-                    yield Problem(where, f"self.{'.'.join(path)} is not in the observation", f"declared there: {known}")
+                    remedy = near.hint(step, properties, f"declared there: {known}")
+                    yield Problem(where, f"self.{'.'.join(path)} is not in the observation", remedy)
                     break
                 node = properties[step]
         for path in rule.names["parameters"]:
@@ -142,7 +144,8 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
         for position, clause in enumerate(mutant.violates):
             if clause not in known:
                 message = f"{clause!r} is not a clause of this contract"
-                yield Problem(f"{where}/violates/{position}", message, f"clauses: {', '.join(sorted(known))}")
+                remedy = near.hint(clause, sorted(known), f"clauses: {', '.join(sorted(known))}")
+                yield Problem(f"{where}/violates/{position}", message, remedy)
         for name in mutant.parameters:
             if name not in parameters:
                 yield Problem(where + pointer("parameters", name), f"no profile has a parameter {name!r}", "remove it")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.base import regular_file
+from harness.base import near, regular_file
 from harness.contract.project_importer import import_other, module_file
 
 __all__ = ["EntryPointError", "locate", "resolve", "resolve_own"]
@@ -43,8 +43,10 @@ def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
         if file is not None:
             if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
                 raise EntryPointError(f"{entry_point} leads outside {folder}")
-            if name not in _defined(file, file.stat().st_mtime_ns):
-                raise EntryPointError(f"{file} does not define {name}")
+            defined = _defined(file, file.stat().st_mtime_ns)
+            if name not in defined:
+                remedy = near.hint(name, sorted(defined), EntryPointError("").remedy)
+                raise EntryPointError(f"{file} does not define {name}", remedy)
             return file
     raise EntryPointError(f"there is no module {module} under {', '.join(map(str, search))}")
 

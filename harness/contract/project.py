@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.base import toml
+from harness.base import near, toml
 from harness.base.schemas import Problem
 from harness.contract.claim_folder import CALIBRATION, EQUIVALENT, claim_of
 from harness.contract.contract_annotations import FIGURES
@@ -212,11 +212,7 @@ class Project:
         known = self.known()
         matches = [path for path in known if claim_of(path) == identifier]
         if not matches:
-            import difflib
-
-            names = {claim_of(path).upper(): claim_of(path) for path in known}
-            near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.75)
-            hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
+            hint = near.hint(identifier, map(claim_of, known), "`harness list` shows them", cutoff=0.75)
             raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")
         if len(matches) > 1:
             raise ProjectError(f"{identifier} has {len(matches)} contracts: {', '.join(map(str, matches))}; keep one")

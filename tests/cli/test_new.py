@@ -107,6 +107,13 @@ def test_the_code_is_clean_and_typed_and_its_test_passes(project: Path) -> None:
     tool(project, "mypy", "--strict", "--cache-dir", str(project / "mypy_cache"), "falsifiers", "tests")
 
 
+@pytest.mark.parametrize("kind", [(), ("--cause",), ("--training",)])
+def test_the_code_is_laid_out_by_ruff_s_own_settings(project: Path, kind: tuple[str, ...]) -> None:
+    """A repository without settings has lines of 88 characters."""
+    assert harness(project, "new", "F-ADD-UP-001", *kind).returncode == ExitStatus.PASS
+    tool(project, "ruff", "format", "--check", "--no-cache", "--isolated", "falsifiers", "tests")
+
+
 def test_beside_claims_that_share_a_subject(project: Path) -> None:
     """An existing subject and its mutants stay untouched. The new claim has its own."""
     shutil.copytree(ROOT / "falsifiers", project / "falsifiers", ignore=shutil.ignore_patterns("__pycache__"))

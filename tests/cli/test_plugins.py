@@ -83,6 +83,19 @@ def test_a_command_that_cannot_be_imported(source: str, said: str, tmp_path: Pat
     assert "predict the memory" in told
 
 
+def test_a_defect_of_a_plugin_is_not_the_harness_s(tmp_path: Path) -> None:
+    """The last line of a crash names the distribution whose code raised the error."""
+    entries = f"{GREETS}[harness.reports]\ncsv = greeter:command\n"
+    install(tmp_path / "site", "greeting", entries, greeter=f"{GREET}    raise ValueError\n")
+    done = harness(tmp_path, "greet", "Ada")
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    assert "this is a defect of greeting; nothing counts as measured" in done.stderr
+    write_demo(tmp_path)
+    refused = harness(tmp_path, "report", str(tmp_path), "--csv", "-")
+    assert refused.returncode == ExitStatus.REFUSED
+    assert "csv of greeting (greeter:command) is no report: it has no about, check, write" in refused.stderr
+
+
 def test_two_distributions_with_one_name(tmp_path: Path) -> None:
     """Neither is called, and the message names both."""
     for name in ("greeting", "salute"):

@@ -8,7 +8,6 @@ contracts/schema/trainer.schema.json is its format.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
-from harness.base import schemas, toml
+from harness.base import near, schemas, toml
 from harness.base.redaction import Redactor, looks_secret
 from harness.base.strictjson import JsonObject
 from harness.tools.trainer.linear_regex import PatternRefused, compiled
@@ -337,9 +336,9 @@ def unknown(trainer: Trainer, known: set[str]) -> str:
     """What is wrong with a placeholder that has no value; empty if all have one."""
     for name, place in trainer.placeholders().items():
         if name not in known and name not in GIVEN and name not in trainer.parameters:
-            near = difflib.get_close_matches(name, [*known, *GIVEN, *trainer.parameters], n=1)
             remedy = f'give it a default under [parameters] ({name} = "" is none), or name one of the claim\'s'
-            hint = f"did you mean {{{near[0]}}}?" if near else f"{remedy}: {', '.join(sorted(known))}"
+            names = [*known, *GIVEN, *trainer.parameters]
+            hint = near.hint(name, names, f"{remedy}: {', '.join(sorted(known))}", "{{{}}}")
             return f"{trainer.path}: {place}: the claim has no parameter {name!r}; {hint}"
     return ""
 
