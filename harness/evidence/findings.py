@@ -141,7 +141,7 @@ class Detail(Worded):
     NOT_SIGNED = "not signed", "there is no {attestation}: the bundle is not signed"
     NOT_BY_KEY = "not by this key", "is not the trusted key's: {key} did not sign this"
     SIGNERS_NOT_TRUSTED = "signers not trusted", "signed in the name of {keys}; none of them was named as trusted"
-    NO_KEY_TRUSTED = "no key trusted", "signed in the name of {keys}; say which key you trust with --trusted-key"
+    NO_KEY_TRUSTED = "no key trusted", "signed in the name of {keys}; --trusted-key says which key you trust"
     STATES_TOO_MUCH = "states too much", "its statement: has '{name}', which no statement of ours has"
     STATES_TOO_LITTLE = "states too little", "its statement: lacks '{name}'"
     OTHER_LENGTH = "other length", "its statement: has {found} items; the bundle makes {expected}"

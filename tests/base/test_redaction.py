@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.redaction import MASK, Redactor, allowed_environment, looks_secret
+from harness.evidence.findings import Detail
 from tests.strategies import json_values
 
 # Made up while the tests run, so that no scanner of repositories takes one for real.
@@ -270,3 +271,10 @@ def test_every_variable_that_decides_how_code_runs_is_passed() -> None:
     names = ALLOWED.split()
     others = [*(f"MY_{name}" for name in names), "HOMES", "LC_", "HF_HUB", "SLURM", "DISPLAY", "cuda_x"]
     assert list(allowed_environment(dict.fromkeys([*others, *reversed(names)], "x"))) == sorted(names)
+
+
+def test_no_finding_reads_as_a_secret() -> None:
+    """`harness verify` appends the claim's id in parentheses to each, also to one that names an option of a key."""
+    for detail in Detail:
+        text = f"{detail.template} (F-MINE-FIRST-001)"
+        assert REDACTOR.mask(text) == text

@@ -65,7 +65,7 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
     """The page says that nothing was checked. An unsigned bundle has no warning."""
     folder = written(evidence, tmp_path / "site") / "F-DEMO-SORT-001"
     named = text(folder / "theirs.html")
-    assert f"Signed in the name of {signers[1].public_key.keyid}; say which key you trust with --trusted-key" in named
+    assert f"Signed in the name of {signers[1].public_key.keyid}; --trusted-key says which key you trust" in named
     unsigned = (folder / "nobodys.html").read_text()
     assert "UNSIGNED" in text(folder / "nobodys.html")
     assert "<title>PASS " in unsigned
