@@ -270,7 +270,8 @@ def test_entry_points(
     (problem,) = refused(project, changed(*steps, to=entry_point(project.root)))
     assert pointer == problem.pointer
     assert name in problem.message
-    assert ("correct the file" if entry_point is _not_python else "under the project's root") in problem.remedy
+    remedies = {_not_python: "correct the file", _missing_name: "did you mean falsify?"}
+    assert remedies.get(entry_point, "under the project's root") in problem.remedy
 
 
 @pytest.mark.parametrize(
