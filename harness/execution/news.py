@@ -36,7 +36,7 @@ class News:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield each new line with its topic (see `TrialLog.write`)."""
-        self.listen()  # to libraries that were imported meanwhile
+        self.listen()  # libraries may have been imported meanwhile
         for text, kind in self._models.news():
             yield f"built {text}", f"model {kind}"
         for name in self._sources.data():

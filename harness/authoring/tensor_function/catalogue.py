@@ -45,7 +45,7 @@ def inputs_kept(adversary: Adversary) -> None:
 
 
 def settings_kept(adversary: Adversary) -> None:
-    """No call changes a random state or a global setting of torch, also where a setting is not torch's own."""
+    """No call changes a random state or a global setting of torch, also if settings differ from torch's defaults."""
     adversary.run(adversary.call_for(adversary.case(), gradients=False, context="other settings"))
 
 

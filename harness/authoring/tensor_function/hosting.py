@@ -59,7 +59,7 @@ def _bfloat16(device: str) -> Around:
 
 
 def _with_other_settings(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function under global flags that are not torch's own, so that a flag set back to those shows."""
+    """Call the function under negated global flags, so that a flag that it resets to torch's default is detected."""
     with other_settings(function.seen):  # type: ignore[attr-defined]
         return function(*args, **kwargs)
 

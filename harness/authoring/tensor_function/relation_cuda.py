@@ -1,4 +1,4 @@
-"""Relations that need a GPU: streams, waiting, graphs, and which device is the current one."""
+"""Relations that need a GPU: streams, waiting, graphs, and the current device."""
 
 from __future__ import annotations
 

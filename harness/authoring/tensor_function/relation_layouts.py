@@ -1,4 +1,4 @@
-"""Relations of layouts: an answer depends on the elements of a tensor, not on where they lie."""
+"""Relations of layouts: an answer depends on the elements of a tensor, not on their strides and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations of state: what earlier calls, their memory and their number do to a later one."""
+"""Relations of state: a call does not depend on earlier calls, their memory or their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Relations of values: against float64, in every dtype, at every size, for gradients of any inputs, for odd numbers."""
+"""Relations of values: outputs and gradients compared with float64, in every dtype, at every size, for special values
+and invalid arguments."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def sizes(adversary: Adversary) -> None:
         try:
             call = adversary.call_for(adversary.case().with_size(name, 0)) if least <= 1 else None
         except (UnfitReference, RuntimeError, ValueError, IndexError):
-            call = None  # the reference, or drawing, has nothing to say about no elements
+            call = None  # the reference, or drawing, may not support empty tensors
         if call is not None:
 
             def check(case: Case) -> list[str]:
@@ -302,7 +303,7 @@ def _extreme(adversary: Adversary, case: Case) -> list[str]:
 
 
 def _demanded(due: Expected, rough: torch.Tensor) -> Expected:
-    """The truth with an infinite bound wherever float32 cannot compute it in the reference's way."""
+    """The truth, with an infinite bound for elements that the reference cannot compute in float32."""
     if not due.value.is_floating_point():
         return due
     close = (rough.double() - due.value).abs() <= due.bound

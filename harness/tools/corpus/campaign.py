@@ -160,7 +160,8 @@ class Campaign:
             evidence: the folder for bundles.
             jobs: how many trials run side by side.
 
-        Raises: ProjectError, ContractError: a record names an unknown claim. OSError: no process or folder can be
+        Raises:
+            ProjectError, ContractError: a record names an unknown claim. OSError: no process or folder can be
             created for a server.
         """
         further = _entry_points(cases)

@@ -63,8 +63,9 @@ class Form:
         return {**next(iter(self.claims.values())), "case": self.subject, "mended": self.mended}
 
     def make(self) -> Any:
-        """Build the function, the files of the suite, or the trainer. An exception of the case's code here is its
-        fault.
+        """Build the function, the files of the suite, or the trainer.
+
+        An exception of the case's code here is its fault.
         """
         made = resolve(self.subject)
         if self.surface in ("function", "suite"):

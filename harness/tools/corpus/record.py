@@ -117,7 +117,8 @@ def _unknown(name: str, value: str, known: Collection[str]) -> list[str]:
 def read_case(file: Path) -> Case:
     """Read a record.
 
-    Raises: RecordError: the record cannot be read, or is invalid.
+    Raises:
+        RecordError: the record cannot be read, or is invalid.
     """
     required = {field.name for field in fields(Case) if field.default is MISSING and field.default_factory is MISSING}
     try:
@@ -143,7 +144,8 @@ def read_case(file: Path) -> Case:
 def cases_of(root: Path) -> list[Case]:
     """Read all records of a project, in the order of kinds and ids.
 
-    Raises: RecordError: a record is invalid, or two have the same id.
+    Raises:
+        RecordError: a record is invalid, or two have the same id.
     """
     cases = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
     ids = [case.id for case in cases]

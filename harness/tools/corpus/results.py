@@ -38,9 +38,10 @@ class Fate(StrEnum):
 
 
 def fate_of(case: Case, judged: Mapping[str, Sequence[Judged]]) -> Fate:
-    """The harness's result for a case: caught if a claim is FAIL on the mistake, and none on the mended form. Without a
-    FAIL, a claim that is NOT_MEASURED on both forms makes the case unmeasured; one that is NOT_MEASURED on the mistake
-    alone makes it missed.
+    """The harness's result for a case: caught if a claim is FAIL on the mistake, and none on the mended form.
+
+    Without a FAIL, a claim that is NOT_MEASURED on both forms makes the case unmeasured; one that is NOT_MEASURED on
+    the mistake alone makes it missed.
     """
     if case.out_of_scope:
         return Fate.NOT_IN_SCOPE

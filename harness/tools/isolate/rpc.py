@@ -86,7 +86,8 @@ class RpcProtocol:
 def rpc_protocol(falsify: Callable[..., Any]) -> RpcProtocol:
     """The Protocol of the subjects of a falsifier.
 
-    Raises: NotCarried: the falsifier is not annotated, or a type of the Protocol has no codec.
+    Raises:
+        NotCarried: the falsifier is not annotated, or a type of the Protocol has no codec.
     """
     hints = typing.get_type_hints(falsify)
     trial = next(iter(hints.values()), None)

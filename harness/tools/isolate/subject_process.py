@@ -80,7 +80,8 @@ class SubjectProcess:
     def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
         """Import the subject in its process. Return a function that builds it there and returns a proxy.
 
-        Raises: NotMeasured: the subject cannot be imported.
+        Raises:
+            NotMeasured: the subject cannot be imported.
         """
         protocol = rpc_protocol(falsify)
         module = self._subject.partition(":")[0]
@@ -187,7 +188,8 @@ class SubjectProcess:
 def _lines_of(pairs: Any) -> list[tuple[str, str]]:
     """Return the log lines that the process sent, marked as the subject's.
 
-    Raises: ValueError, TypeError: they are not texts with topics.
+    Raises:
+        ValueError, TypeError: they are not texts with topics.
     """
     log_lines = [(text, topic) for text, topic in pairs]
     if not all(type(text_or_topic) is str for pair in log_lines for text_or_topic in pair):

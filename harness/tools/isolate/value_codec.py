@@ -46,7 +46,8 @@ class Blobs(list[Any]):
     def write_back(self, place: int, data: Any) -> None:
         """Copy the other process's elements into a tensor that was sent.
 
-        Raises: KeyError, ValueError, RuntimeError: no such tensor was sent, or its size differs.
+        Raises:
+            KeyError, ValueError, RuntimeError: no such tensor was sent, or its size differs.
         """
         torch, tensor = sys.modules["torch"], self.tensors[place]
         with torch.no_grad():
@@ -74,9 +75,11 @@ class Codec:
 def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
     """The codec for a type.
 
-    Args: is_field: whether the type is that of a frozen dataclass's field.
+    Args:
+        is_field: whether the type is that of a frozen dataclass's field.
 
-    Raises: NotCarried: the type, or a type within it, has no codec.
+    Raises:
+        NotCarried: the type, or a type within it, has no codec.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint in _SCALARS:

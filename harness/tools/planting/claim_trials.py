@@ -236,8 +236,9 @@ def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
 
 
 class AttemptCache:
-    """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues. The file
-    name is a digest of everything that decides a result: contract, sources, harness, profile, device and seed.
+    """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues.
+
+    The file name is a digest of everything that decides a result: contract, sources, harness, profile, device and seed.
     """
 
     def __init__(self, folder: Path, claim: str, decides: JsonObject) -> None:

@@ -37,7 +37,8 @@ class Equivalent:
 def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     """The entries next to a contract file; none if there is no such file.
 
-    Raises: ContractError: the file cannot be read, or does not match its schema.
+    Raises:
+        ContractError: the file cannot be read, or does not match its schema.
     """
     place = contract.with_name(EQUIVALENT)
     try:

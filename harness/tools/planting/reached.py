@@ -137,7 +137,8 @@ def around_trial(start: Start, path: str) -> Reached:
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
     """Read the lines, by path from the root, and the modules from the file of a finished `Reached`.
 
-    Raises: OSError, ValueError: the file cannot be read, or is malformed, because a subject may have written it.
+    Raises:
+        OSError, ValueError: the file cannot be read, or is malformed, because a subject may have written it.
     """
     document = strictjson.load(path)
     try:

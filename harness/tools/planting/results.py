@@ -125,6 +125,7 @@ class Row:
     @property
     def score(self) -> float | None:
         """The share of killed defects among the counted ones: killed, survived and not measured; None without any.
+
         Unmeasured defects count, because no claim has detected them.
         """
         counted = self.killed + self.survived + self.not_measured

@@ -68,7 +68,7 @@ def _other_axis(site: Site, index: ast.expr) -> Iterator[Edit]:
 
 
 def _swallowed_exception(site: Site) -> Iterator[Edit]:
-    """A handler that ignores the exception, and an exception of a `with` or `try` block that is ignored."""
+    """A handler without its `raise`, or a call whose exceptions are suppressed."""
     match site.node:
         case ast.ExceptHandler(body=[*_, ast.Raise()] as body):
             start, end = site.source.span(body[0])[0], site.source.span(body[-1])[1]

@@ -23,7 +23,7 @@ _HALF = (torch.float16, torch.bfloat16)
 def attention_of(device: Device) -> Iterator[None]:
     """Let scaled_dot_product_attention choose as `sdp_utils.cpp` of torch does on the device.
 
-    Without a GPU torch itself cannot choose, or silently chooses the implementation with explicit scores.
+    Without a GPU, torch itself cannot choose, or silently chooses the implementation with explicit scores.
     """
 
     def attend(
@@ -67,7 +67,7 @@ class _Call:
     key: Tensor
     value: Tensor
     mask: Tensor | None
-    """A bias, never of bool."""
+    """A floating-point bias."""
     dropout: float
     is_causal: bool
     scale: float | None

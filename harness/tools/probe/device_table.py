@@ -1,4 +1,4 @@
-"""What the probe knows of a device: measured values, by name."""
+"""Measured properties of devices, by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def device_named(name: str) -> Device:
     """The device of a name.
 
     Raises:
-        ProbeError: nothing is known of it.
+        ProbeError: the device is unknown.
     """
     try:
         return DEVICES[name]

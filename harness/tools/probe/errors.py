@@ -1,11 +1,11 @@
-"""What the probe refuses to do."""
+"""The errors of the probe."""
 
 from __future__ import annotations
 
 __all__ = ["READ", "ProbeError", "StepFailed", "Unseeable"]
 
 READ = "keep the value on the device, read it outside the step, or only log what .item() returns"
-"""The remedy if a step decides on a value of the device."""
+"""The remedy if a step branches on a value on the device."""
 
 
 class ProbeError(Exception):

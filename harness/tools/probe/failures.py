@@ -52,7 +52,7 @@ def named_failures() -> Iterator[None]:
 
 
 def _refused() -> Iterator[tuple[Any, str, str]]:
-    """Functions that would run and allocate memory that the probe does not see: their place, name and remedy."""
+    """Functions whose allocations the probe cannot observe: their owner, name and remedy."""
     if torch.distributed.is_available():
         hook = "its buckets are made in C++; probe the model without the hook"
         for name in ("_register_comm_hook", "_register_builtin_comm_hook"):

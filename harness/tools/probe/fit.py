@@ -44,14 +44,15 @@ class Verdict:
 def verdict(prediction: Prediction, capacity: int | None = None, *, context: int | None = None) -> Verdict:
     """Say whether the step runs on a device with `capacity` bytes, all of them if None.
 
-    The allocator is simulated with two limits: what it may have less the probe's error, and that plus the error. Where
-    the driver puts segments is not known, so the simulation puts them downwards and upwards. The step fits if it does
-    with the smaller limit in both directions. It does not fit if it does not with the larger limit in either.
+    The allocator is simulated with two limits: the available memory minus the probe's error, and plus the error. The
+    driver's placement of segments is unknown, so each limit is simulated with segments placed downwards and upwards.
+    The step fits if it fits within the smaller limit in both directions. It does not fit if it exceeds the larger limit
+    in both directions.
 
     Args:
         prediction: of the step.
         capacity: the memory of the device, by default of the device that was assumed.
-        context: what the allocator cannot have; by default the device's. It is 0 for a limit that
+        context: the memory that the allocator cannot use; by default the device's. It is 0 for a limit that
             `torch.cuda.set_per_process_memory_fraction` sets.
     """
     capacity = prediction.device.total if capacity is None else capacity
@@ -68,7 +69,7 @@ def verdict(prediction: Prediction, capacity: int | None = None, *, context: int
 
 
 def _retries(prediction: Prediction, limit: int, direction: int) -> int | None:
-    """How often segments are given back under a limit; None if even that is not enough."""
+    """How often segments are freed under a limit; None if the step exceeds the limit nevertheless."""
     allocator = CachingAllocator(prediction.settings, limit=max(limit, 0), direction=direction)
     held: dict[int, Any] = {}
     try:

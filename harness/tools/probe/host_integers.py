@@ -1,7 +1,7 @@
-"""Integers on the device whose values follow from the host: positions, masks, and batches of a DataLoader.
+"""Device integers whose values the host determines: positions, masks, and batches of a DataLoader.
 
-Code decides on such values, for example whether a batch has padding. So each is computed on the host too. Numbers
-with a fraction, and those that are drawn on the device, stay unknown.
+Code branches on such values, for example on whether a batch has padding. So each is computed on the host too.
+Floating-point numbers, and numbers drawn on the device, stay unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.tools.probe.storages import KEY, Storages
 __all__ = ["HostIntegers", "taken_to_be_finite"]
 
 _LARGEST = 1 << 24
-"""Elements of a tensor whose values are kept."""
+"""Maximum elements of a tensor whose values are tracked."""
 _CPU = torch.device("cpu")
 
 
@@ -35,7 +35,7 @@ class HostIntegers:
         """By the key of a storage: its bytes, or the one value of all its elements."""
 
     def of(self, tensor: Any) -> Tensor | None:
-        """The values of a tensor; None if they are not known."""
+        """The values of a tensor; None if they are unknown."""
         if not isinstance(tensor, Tensor) or not self._storages.has(tensor):
             return tensor if isinstance(tensor, Tensor) and tensor.device == _CPU else None
         known = self._values.get(self._storages.key(tensor))
@@ -47,13 +47,13 @@ class HostIntegers:
         return found.set_(known, tensor.storage_offset(), tensor.shape, tensor.stride())
 
     def know(self, tensor: Tensor, value: float) -> Tensor:
-        """Take all elements of a tensor's storage to have this value."""
+        """Set the known value of all elements of a tensor's storage."""
         if self._storages.follows(tensor):
             self._values[self._storages.key(tensor)] = value
         return tensor
 
     def follow(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-        """Note the values of an operator's result, and what it changes."""
+        """Record the values of an operator's result, and of the arguments that it changes."""
         if operator._schema.is_mutable:
             self._follow_changes(operator, arguments, keywords)
         elif (
@@ -64,7 +64,7 @@ class HostIntegers:
             self._keep(result, self._computed(operator, arguments, keywords))
 
     def _follow_changes(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """What an operator writes is known if all that it reads is known; then it is written on the host too."""
+        """If all values that an operator reads are known, run it on the host too."""
         changed = []
         for place, argument in enumerate(operator._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -82,7 +82,7 @@ class HostIntegers:
                 self._values.pop(self._storages.key(each), None)
 
     def _follow_copy(self, operator: Any, arguments: tuple[Any, ...]) -> None:
-        """A whole tensor that another one is copied into has its values."""
+        """A copy into a whole tensor takes over the known values of the source."""
         if operator is torch.ops.aten.copy_.default and self._is_countable(arguments[0]):
             source = self.of(arguments[1])
             size = self._storages.size(arguments[0])
@@ -90,7 +90,7 @@ class HostIntegers:
                 self._keep(arguments[0], source.to(arguments[0].dtype).expand(arguments[0].shape))
 
     def computed_anew(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The result of an operator that depends on values; None if the values are not known."""
+        """The result of an operator that depends on values; None if the values are unknown."""
         if operator is torch.ops.aten.index.Tensor:
             return self._indexed(*arguments)
         found = self._computed(operator, arguments, keywords)
@@ -147,7 +147,7 @@ class HostIntegers:
 
 @contextlib.contextmanager
 def taken_to_be_finite(known: HostIntegers) -> Iterator[None]:
-    """Let `torch.isfinite`, which is made of several operators, answer True."""
+    """Let `torch.isfinite`, a composition of several operators, return True."""
     finite = torch.isfinite
 
     def answer(tensor: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Which operators run for real, on the host: those on counters, indices and data that a step reads there.
+"""Decides which operators really run on the host: those on counters, indices and data that a step reads.
 
-Values on the host decide which batch is next or which rank has which shard. They cost no memory of the device. Whole
-models on the host stay fake, because they may be larger than its memory.
+Values on the host decide which batch is next or which rank has which shard, and use no device memory. Whole models on
+the host stay fake, because they may exceed the host's memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 __all__ = ["is_on_host"]
 
 _LARGEST = 1 << 24
-"""Elements of a tensor of integers that is made for real."""
+"""Maximum elements of an integer tensor that is really allocated."""
 _INTEGERS = (torch.ops.aten.arange, torch.ops.aten.randperm, torch.ops.aten.randint)
-"""Operators whose results are integers if no dtype is given."""
+"""Operators whose results are integers by default."""
 _CPU = torch.device("cpu")
 
 

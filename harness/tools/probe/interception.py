@@ -1,8 +1,8 @@
-"""All operators of a step come here, below autograd, and run on tensors without memory.
+"""Intercepts all operators of a step, below autograd, and runs them on tensors without memory.
 
-They come by the dispatch key `Fake`, which torch reserves for tensors without memory and uses nowhere. A mode of Python
-would show torch that the tensors are no ordinary ones. Its formulas then work out of place, and autograd adds gradients
-out of place, where a real step works in place.
+Interception uses the dispatch key `Fake`, which torch reserves for tensors without memory but does not use. A Python
+dispatch mode is unsuitable: torch would detect it, and would run formulas and accumulate gradients out of place, where
+a real step works in place.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _aten = torch.ops.aten
 _BELOW = torch._C._dispatch_keyset_full_after(KEY)
 _PYTHON, _META = torch._C.DispatchKey.Python, torch._C.DispatchKey.Meta
 
-# The operators of foreach and fused optimizers that write into their arguments, and allocate nothing.
+# Operators of foreach and fused optimizers that write into their arguments and allocate nothing.
 _IN_PLACE = frozenset(
     name
     for name in torch._C._dispatch_get_all_op_names()
     if name.startswith(("aten::_foreach_", "aten::_fused_")) and name.partition(".")[0].endswith("_")
 )
-# The operators whose C++ code calls others, which come here in turn.
+# Operators whose C++ code calls other operators, which are intercepted in turn.
 _MADE_OF_OTHERS = (
     _aten._safe_softmax, _aten.index_put, _aten.index_put_, _aten.logsumexp, _aten._euclidean_dist,
     _aten.binary_cross_entropy_with_logits,
@@ -51,7 +51,7 @@ _VIEWS = ("detach", "alias")
 _OF_THE_DEVICE = ("_fused_rms_norm", "mish_backward")
 # Losses whose mean or sum keeps the storage of the losses of all elements (`Loss.cpp`).
 _WHOLE_LOSSES = (_aten.mse_loss, _aten.smooth_l1_loss)
-# Numbers on the device are taken to be finite, so that a loop that looks for others goes its usual way.
+# Numbers on the device count as finite, so that a loop that checks for NaN takes its usual path.
 _FINITE = (_aten.isnan, _aten.isinf)
 _PINNING = (_aten._pin_memory, _aten.pin_memory)
 _FAKE = "it has no fake implementation; register one with torch.library.register_fake, or use another operator"
@@ -59,7 +59,7 @@ _SIZED = "its result has a size that depends on values; use a fixed size"
 
 
 class Tracer(Protocol):
-    """Who notes what operators do."""
+    """The interface that records the effects of operators."""
 
     storages: Storages
 
@@ -76,7 +76,7 @@ class Tracer(Protocol):
         """An operator ran."""
 
     def unseeable(self, operator: Any, remedy: str) -> Unseeable:
-        """The refusal of an operator."""
+        """Return the error for an unsupported operator."""
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def intercepted(tracer: Tracer) -> Iterator[None]:
     """Run the operators of the block on tensors without memory.
 
     Raises:
-        Unseeable: the code does something that such tensors cannot show.
+        Unseeable: the code needs values or memory that such tensors lack.
     """
     interception = _Interception(tracer)
     fallbacks: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
@@ -113,7 +113,7 @@ class _Interception:
         """The operator whose C++ code calls others."""
 
     def run(self, keys: Any, operator: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Run an operator; what a mode or a subclass of the user handles comes here again."""
+        """Run an operator. Operators that the user's mode or subclass handles are intercepted again."""
         if keys.has(_PYTHON) or keys.has(_META):
             return operator.redispatch(keys & _BELOW, *arguments, **keywords)
         packet = operator.overloadpacket
@@ -169,14 +169,15 @@ class _Interception:
         elif packet in _WHOLE_LOSSES and not result.dim():
             count = max(each.numel() for each in arguments[:2])
             self._tracer.resized(result, count * result.element_size(), str(operator))
-        elif packet is _aten.col2im:  # made as large as the argument, and then given its shape (`col2im_cuda`)
+        elif packet is _aten.col2im:  # allocated as large as the argument, then reshaped (`col2im_cuda`)
             size = arguments[0].numel() * result.element_size()
             self._tracer.resized(result, max(size, self._storages.size(result)), str(operator))
         self._tracer.ran(operator, arguments, result)
         return result
 
     def _without_zeros(self, packet: Any, arguments: tuple[Any, ...]) -> Any:
-        """What a formula of autograd reads, which nothing of Python called: whether there are zeros. There are none."""
+        """Handle the read of a value by an autograd formula, which asks whether there are zeros: answer that there are
+        none."""
         if packet is _aten._local_scalar_dense:
             return 0
         if packet is _aten.nonzero:

@@ -1,4 +1,4 @@
-"""What kernels allocate inside an operator, which fake tensors do not show."""
+"""The temporary memory of kernels within an operator, which fake tensors do not show."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NEEDS_NO_MEMORY = ("aten::linalg_vector_norm", "c10d::barrier", "_c10d_function
 
 
 def is_unmeasured(name: str) -> bool:
-    """Whether an operator uses memory that was never measured, such as that of cuDNN or NCCL."""
+    """Whether an operator uses memory that has not been measured, such as memory of cuDNN or NCCL."""
     return name.startswith(_UNMEASURED) and not name.startswith(_NEEDS_NO_MEMORY)
 
 
 def hidden_temporaries(packet: Any, arguments: tuple[Any, ...], result: Any, device: Device) -> tuple[int, ...]:
-    """Return the sizes, in bytes, of what the CUDA kernel of an operator allocates and frees before it returns."""
+    """Return the sizes in bytes of the temporaries that the CUDA kernel of an operator allocates and frees."""
     if packet in _PARTIAL_BYTES:
         return _reduction(packet, arguments, result, device.multiprocessors)
     if packet in BLAS:

@@ -1,4 +1,4 @@
-"""Asks the probe for the memory of a profile's step, before a trial gets the GPU."""
+"""Predicts the memory of a profile's step before a trial gets the GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GIB = 2**30
 def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObject:
     """Return the `predicted` of a record, without `measured`. The profile names a step, and the plan has a GPU.
 
-    The step is predicted in a process of its own, which sees no GPU and may take as long as a trial. If it cannot be
+    The step is predicted in a separate process, which sees no GPU and has the time limit of a trial. If it cannot be
     predicted, the result has the reason.
     """
     step = plan.profile.step
@@ -34,17 +34,17 @@ def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObj
     for name, value in plan.parameters.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     with TemporaryDirectory(prefix="falsifier-probe-") as folder:
-        report = Path(folder, "probe.json")  # whatever the step prints
+        report = Path(folder, "probe.json")  # the step may print
         complaint = _complaint([*command, "--json", str(report)], root, plan.seconds, interrupted)
         try:
             (case,) = strictjson.load(report)["cases"]
             return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
-        except (OSError, ValueError, LookupError, TypeError):  # there is none, or only its beginning
+        except (OSError, ValueError, LookupError, TypeError):  # the file is missing or truncated
             return {"step": step, "reason": complaint}
 
 
 def _complaint(command: list[str], root: Path, seconds: float, interrupted: Callable[[], bool]) -> str:
-    """Run the probe, and return the end of what it writes to standard error, or how it ended."""
+    """Run the probe. Return the end of its standard error, or how it ended; empty on success."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     try:
         done = completed(command, seconds, cwd=root, environment=environment, ended=interrupted)
@@ -54,7 +54,7 @@ def _complaint(command: list[str], root: Path, seconds: float, interrupted: Call
 
 
 def obstacle(predicted: JsonObject) -> str:
-    """Why a run with this prediction need not begin; empty if it may fit."""
+    """Why a run with this prediction cannot succeed; empty if it may fit."""
     if predicted.get("fit") != "does not fit":
         return ""
     needed, there = (predicted[name] / _GIB for name in ("reserved", "capacity"))

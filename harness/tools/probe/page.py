@@ -1,4 +1,4 @@
-"""The document of `harness probe` as a page."""
+"""The document of `harness probe` as an HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _GIB = 1024.0**3
 
 
 def probe_page(document: JsonObject) -> str:
-    """Return the page: the cases, and for each the memory over time, its peak, and what holds it."""
+    """Return the page: the cases, and for each the memory over time, the peak, and the owners of the memory at the
+    peak."""
     device = document["device"]
     note = f"Memory predicted for {device['name']}. Verdicts allow for {100 * device['error']:.3g} % of error"
     overview: Section = ("Cases", [case_table(document), *(line[:1].upper() + line[1:] for line in largest(document))])

@@ -1,4 +1,4 @@
-"""Where in the user's code, and in which module, an operator runs."""
+"""Determines the line of the user's code, and the module, in which an operator runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lines:
 
     @contextmanager
     def backward(self, settle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-        """Run backward: the engine has a thread of its own, in whose stack the caller is not.
+        """Run backward. The engine uses its own thread, whose stack does not contain the caller.
 
         Args:
             settle: is called with the engine after each backward.
@@ -79,7 +79,7 @@ class Lines:
 
 
 def is_users(code: CodeType) -> bool:
-    """Whether code is neither torch's nor another library's nor the probe's."""
+    """Whether code belongs to the user: not to torch, another library or the probe."""
     return _kind(code) == _USERS
 
 
@@ -91,7 +91,7 @@ def _kind(code: CodeType) -> int:
 
 
 class Modules:
-    """Names the module that runs, in backward the one whose forward recorded the node.
+    """Names the running module; in backward, the module whose forward recorded the node.
 
     Autograd numbers the nodes of a thread in order. The numbers at which modules were entered and left tell which
     module a node belongs to, without a hook on the backward pass.

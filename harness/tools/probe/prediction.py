@@ -28,10 +28,10 @@ class Prediction:
     """The memory that a training step needs on a device. Sizes are in bytes.
 
     Attributes:
-        device: the device that was assumed.
+        device: the assumed device.
         allocated: the largest `torch.cuda.memory_allocated()`, over the build and two steps.
         reserved: the largest `torch.cuda.memory_reserved()`.
-        by_owner: what is allocated at the peak, by what it is held for.
+        by_owner: the bytes allocated at the peak, by owner.
         by_module: the same by module (`Block.module`); "" stands for outside modules.
         place: the operator and lines at the peak.
         phases: the peaks of the build and of each step.
@@ -82,7 +82,7 @@ def predict(
     Args:
         build: makes model, optimizer and inputs from the other arguments, and returns a callable that runs one step.
         device: the device to assume, one of `harness.tools.probe.device_table.DEVICES`.
-        ranks: of how many ranks this process is the first. Their process group is torch's fake one, in which
+        ranks: the simulated world size; this process is rank 0. The process group is torch's fake one, in which
             collectives have no effect. It is initialized before `build` is called.
         settings: of the allocator; by default what the environment's PYTORCH_ALLOC_CONF says.
 

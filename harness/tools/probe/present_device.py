@@ -26,7 +26,7 @@ _COMPILE_SECONDS = 600.0
 
 @contextmanager
 def present_device() -> Iterator[None]:
-    """Let the autograd engine meet a CUDA device that has one stream and does nothing.
+    """Register a CUDA device for the autograd engine that has one stream and does nothing.
 
     The engine runs backward in the thread of this device, as with a GPU. Threads number the nodes of graphs separately,
     and the numbers decide which node runs first if a graph is differentiated again.
@@ -46,7 +46,7 @@ def present_device() -> Iterator[None]:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """What present_device.cpp exports. Loading it registers the operators of `torch.ops.harness_probe`."""
+    """The library of present_device.cpp. Loading it registers the operators of `torch.ops.harness_probe`."""
     loaded = ctypes.CDLL(str(_compiled()))
     for name in ("begin", "allocated", "live", "peak", "count", "lives", "range"):
         getattr(loaded, f"probe_{name}").restype = ctypes.c_int64

@@ -1,4 +1,4 @@
-"""`torch.cuda` for code that runs on fake tensors: it answers as the device would, and touches none."""
+"""Replaces `torch.cuda` for code on fake tensors. It reports the values of the assumed device, and uses no GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["pretended_cuda"]
 
 
 class Meter(Protocol):
-    """What is allocated, and what to do if the cache is emptied."""
+    """Reports allocated memory, and handles the emptying of the cache."""
 
     stream: int
 
@@ -68,7 +68,7 @@ class _Event(_Stream):
 
 
 class _Anywhere(nullcontext[None]):
-    """The choice of a device. There is only one."""
+    """Selects a device. There is only one."""
 
     idx = 0
 
@@ -173,7 +173,7 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
         for module in (optimizer, _foreach_utils):
             types = [*module._foreach_supported_types, fake_tensor.FakeTensor]
             stack.enter_context(mock.patch.object(module, "_foreach_supported_types", types))
-        # Module.to swaps fake tensors and refuses those with weak references. All have one, of their mode.
+        # Module.to swaps fake tensors and refuses those with weak references. Their mode holds one to each.
         no_references = SimpleNamespace(getweakrefs=lambda _: ())
         stack.enter_context(mock.patch.object(torch.utils, "weakref", no_references))
         yield

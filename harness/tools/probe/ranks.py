@@ -1,4 +1,4 @@
-"""A process group of ranks that are not there."""
+"""A simulated process group."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["simulated_ranks"]
 
 @contextmanager
 def simulated_ranks(count: int) -> Iterator[None]:
-    """Make this process rank 0 of `count` in torch's fake process group; with a count of 1, of no group.
+    """Make this process rank 0 of `count` in torch's fake process group; a count of 1 creates no group.
 
-    A process group that the block initializes is the fake one too, or with a count above 1 the one that is there.
+    A process group that the block initializes is fake too; with a count above 1, it is the existing group.
 
     Raises:
         ProbeError: this process has a process group already.
@@ -51,7 +51,7 @@ def simulated_ranks(count: int) -> Iterator[None]:
 
 @contextmanager
 def _shapes_unseen() -> Iterator[None]:
-    """Let DTensor find the shapes of results in fake tensors of its own, which take no memory on a device."""
+    """Let DTensor compute the shapes of results with its own fake tensors, which use no device memory."""
     import torch
     from torch.distributed.tensor._sharding_prop import ShardingPropagator
     from torch.utils._python_dispatch import _disable_current_modes

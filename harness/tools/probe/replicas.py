@@ -1,4 +1,4 @@
-"""DistributedDataParallel without its C++ reducer, which asks the GPU for events and the other ranks for answers."""
+"""DistributedDataParallel without its C++ reducer, which needs GPU events and the other ranks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import torch
 __all__ = ["reducing"]
 
 _FIRST_BUCKET, _BUCKET = 1 << 20, 25 << 20
-"""Bytes of the buckets that are made anew after the first backward (`reducer.hpp`)."""
+"""Bytes of the first bucket and of the others, when they are rebuilt after the first backward (`reducer.hpp`)."""
 
 
 class _Reducer:
-    """The buckets of gradients, and when torch's Reducer makes them. What it sums is not changed.
+    """The gradient buckets, allocated when torch's Reducer allocates them.
 
-    Each bucket is one flat tensor. A gradient is copied into it, and replaced by a view of it if that is asked for.
-    After the first backward the buckets are made again, in the order in which the gradients came.
+    It reduces nothing. Each bucket is one flat tensor. A gradient is copied into it, and replaced by a view of it with
+    `gradient_as_bucket_view`. After the first backward, the buckets are rebuilt in the order in which the gradients
+    became ready.
     """
 
     def __init__(

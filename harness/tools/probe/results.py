@@ -1,4 +1,4 @@
-"""What an operator returns for tensors without memory: computed on torch's fake tensors, once for each kind of call."""
+"""Computes an operator's results for tensors without memory, on torch's fake tensors, once for each kind of call."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.la
 
 
 class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Fake tensors only: `torch.tensor(…, device="cuda")` would make a real one on the device first.
+    """A mode with fake tensors only.
 
-    Where an operator has no formula for fake tensors, torch would run its kernel on real ones of zeros.
+    Otherwise `torch.tensor(…, device="cuda")` would first create a real tensor on the device, and torch would run
+    operators without a formula for fake tensors on real zeros.
     """
 
     avoid_device_init = True
@@ -31,12 +32,12 @@ class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
 
 
 class _Plan:
-    """How to make the results of a call from its arguments.
+    """A recipe for the results of a call from its arguments.
 
     Attributes:
-        leaves: of each result, what it is, and the fake tensor and the number of the argument that it needs.
-        changed: the arguments that have another shape afterwards, with the fake tensor that shows it.
-        is_single: whether there is one result, and no structure around it.
+        leaves: for each result, its kind, its fake tensor, and the index of the argument that it uses.
+        changed: the arguments whose shape changes, with a fake tensor of the new shape.
+        is_single: whether the result is a single value without a structure around it.
     """
 
     __slots__ = ("changed", "is_single", "leaves", "structure")
@@ -57,7 +58,7 @@ class Results:
         made: Callable[[Any, Tensor], Tensor],
         resized: Callable[[Tensor, int, str], None],
     ) -> None:
-        """`made` makes a new tensor of an operator with the shape of a fake one; `resized` resizes a storage."""
+        """`made` creates an operator's new tensor with the shape of a fake one; `resized` resizes a storage."""
         self._storages = storages
         self._made = made
         self._resized = resized

@@ -1,4 +1,4 @@
-"""Tensors of a device or of the host that have a storage, and no memory; and when their storages die."""
+"""Tensors with a storage but no memory, and the lifetimes of their storages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.tools.probe.present_device import library
 __all__ = ["KEY", "KEYS", "Storages"]
 
 KEY: Any = torch._C._parse_dispatch_key("Fake")
-"""The dispatch key by which operators are intercepted. torch has it for tensors without memory, and does not use it."""
+"""The dispatch key for interception. torch reserves it for tensors without memory, and does not use it."""
 KEYS = torch._C.DispatchKeySet(KEY)
 
 _RANGE = 1 << 44
@@ -36,7 +36,7 @@ class Storages:
         self._made = torch.ops.harness_probe
 
     def close(self) -> None:
-        """Log nothing any more."""
+        """Stop logging."""
         self._library.probe_end()
 
     def has(self, tensor: Tensor) -> bool:
@@ -45,7 +45,7 @@ class Storages:
         return is_made
 
     def follows(self, tensor: Any) -> bool:
-        """Whether a tensor was made here; false for one without a storage, and for one that is made of others."""
+        """Whether a tensor was created here; false for one without a storage, and for a wrapper of other tensors."""
         try:
             return self.has(tensor)
         except (NotImplementedError, RuntimeError):
@@ -63,9 +63,9 @@ class Storages:
         return tensor
 
     def key(self, tensor: Tensor) -> int:
-        """A number that no other storage has; tensors that share a storage have the same.
+        """A unique number of the tensor's storage.
 
-        No object of Python is made for the storage, since autograd asks how often it is held.
+        No Python object is created for the storage, because autograd reads its reference count.
         """
         address = tensor.data_ptr()
         if address:
@@ -84,14 +84,14 @@ class Storages:
     def empty(
         self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, size: int
     ) -> Tensor:
-        """A tensor with a storage of so many bytes."""
+        """A tensor with a storage of `size` bytes."""
         number = self.allocate(size) if size and device.type == "cuda" else 0
         made: Tensor = self._made.empty(shape, stride, dtype, device, size, number)
         self._note(made, size, number)
         return made
 
     def zeros(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """A tensor of zeros that takes no memory on a device either."""
+        """A tensor of zeros that uses no device memory."""
         made: Tensor = self._made.zeros(shape, dtype, device)
         self._note(made, 0, 0)
         return made
@@ -108,7 +108,7 @@ class Storages:
         self._made.become(tensor, storage, shape, stride, offset)
 
     def resize(self, tensor: Tensor, size: int) -> int:
-        """Give a storage so many bytes, and free then what it had; return the number of the new block, or 0."""
+        """Resize a storage to `size` bytes, then free the old block; return the number of the new block, or 0."""
         number = self.allocate(size) if size and tensor.device.type == "cuda" else 0
         self._made.resize(tensor, size, number)
         self._note(tensor, size, number)
@@ -154,6 +154,6 @@ class Storages:
         return recorded
 
     def lives(self, count: int) -> Iterator[int]:
-        """The numbers of the blocks that live, of so many that were allocated."""
+        """The numbers of the live blocks among the first `count` allocated ones."""
         numbers = (ctypes.c_int64 * max(count, 1))()
         return iter(numbers[: self._library.probe_lives(numbers)])

@@ -16,7 +16,7 @@ __all__ = ["Case", "document", "largest", "swept"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One choice of parameters, what is predicted for it, and whether it fits."""
+    """One choice of parameters, its prediction, and whether it fits."""
 
     parameters: dict[str, Any]
     prediction: Prediction
@@ -50,7 +50,7 @@ def largest(cases: Sequence[Case], name: str) -> Any:
 
 
 def document(target: str, cases: Sequence[Case], sweeps: Mapping[str, Sequence[Any]]) -> JsonObject:
-    """What `--json` writes (contracts/schema/probe.schema.json)."""
+    """The document of `--json` (contracts/schema/probe.schema.json)."""
     device = cases[0].prediction.device
     numeric = [name for name, values in sweeps.items() if all(isinstance(value, int | float) for value in values)]
     return {

@@ -31,12 +31,12 @@ def probe_lines(document: JsonObject) -> Iterator[Block]:
 
 
 def case_table(document: JsonObject) -> Table:
-    """Return what is predicted for each case, and whether it fits."""
+    """Return a table of the predictions, and whether each case fits."""
     return Table([("parameters", "allocated", "reserved", "of", "verdict"), *map(_row, document["cases"])])
 
 
 def holders(case: JsonObject) -> list[Table]:
-    """Return what holds the memory at the peak: by owner, and by module."""
+    """Return a table of the memory at the peak, by owner and by module."""
     parts = (("owner", [*case["by_owner"].items()]), ("module", _modules(case["by_module"])))
     return [
         Table([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)]) for title, rows in parts

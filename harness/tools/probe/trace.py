@@ -1,4 +1,4 @@
-"""What a traced program allocated and freed, in order: the interface between tracing and the allocator."""
+"""The allocations and frees of a traced program, in order: the interface between tracing and the allocator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EMPTY_CACHE = 0
 
 
 class Owner(StrEnum):
-    """What memory is held for."""
+    """The purpose of allocated memory."""
 
     PARAMETERS = "parameters"
     BUFFERS = "buffers"
@@ -25,7 +25,7 @@ class Owner(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where memory was asked for.
+    """Where memory was requested.
 
     Attributes:
         phase: `build`, `step 1` or `step 2`, with `forward`, `backward` or `optimizer`.
@@ -67,7 +67,7 @@ class Trace:
         blocks: all blocks, in the order of their allocation; the first is number 1.
         events: `n` if block n was allocated, `-n` if it was freed, 0 if the cache was emptied.
         starts: the name of each phase and the number of events before it.
-        unmeasured: the operators that ran and whose memory was never measured.
+        unmeasured: the executed operators whose memory has not been measured.
     """
 
     blocks: list[Block] = field(default_factory=list)

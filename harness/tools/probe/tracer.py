@@ -38,7 +38,7 @@ class Tracer:
     """Traces code as if it ran on a CUDA device.
 
     Attributes:
-        trace: what was allocated and freed so far.
+        trace: the allocations and frees so far.
         live: bytes that are allocated now; `peak` is the most so far.
         stream: the number of the current stream.
     """
@@ -99,7 +99,7 @@ class Tracer:
     @contextmanager
     def pretending(self) -> Iterator[None]:
         """Pretend that this process has the device."""
-        FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
+        FakeTensorMode()  # imports parts of torch that need the real torch.cuda
         with present_device(), pretended_cuda(self, self._device), attention_of(self._device), reducing():
             yield
 
@@ -119,11 +119,11 @@ class Tracer:
         self.trace.starts.append((phase, len(self.storages)))
 
     def end(self) -> None:
-        """End the phase: name the owners of what lives now."""
+        """End the phase, and assign the owners of the live storages."""
         self._claim()
 
     def place(self, operator: str) -> Place:
-        """Where the code is now."""
+        """The current place in the code."""
         node = _current_node()
         if self._in_optimizer:
             part = "optimizer"
@@ -139,7 +139,7 @@ class Tracer:
         return Place(phase, operator, line, library, module)
 
     def unseeable(self, operator: Any, remedy: str) -> Unseeable:
-        """The refusal of an operator, with the line where the code is now."""
+        """Return the error for an unsupported operator, with the current line."""
         place = self.place(str(operator))
         where = f"{place.line} (from {place.library})" if place.library else place.line
         return Unseeable(str(operator), where, remedy)
@@ -152,7 +152,7 @@ class Tracer:
         self.storages.close()
 
     def ran(self, operator: Any, arguments: tuple[Any, ...], result: Any) -> None:
-        """Note what an operator uses beside its arguments and results."""
+        """Record the temporary memory of an operator."""
         packet = operator.overloadpacket
         if operator not in self._operators:
             self._operators.add(operator)
@@ -172,7 +172,7 @@ class Tracer:
                 self.storages.free(number)
 
     def begun(self) -> None:
-        """Note that an operator begins; what lives when backward begins are activations."""
+        """Record that an operator begins. Storages that are alive when backward begins are activations."""
         if _current_node() is None:
             self._in_backward = False
         elif not self._in_backward:
@@ -197,13 +197,13 @@ class Tracer:
         return tensor
 
     def resized(self, tensor: torch.Tensor, size: int, operator: str) -> None:
-        """Give the storage of a tensor another size, as sharded modules do that free what they gather."""
+        """Resize the storage of a tensor, as sharded modules do to free gathered parameters."""
         before = self.storages.number(tensor)
         if self.storages.resize(tensor, size):
             self._placed(operator, size, self.trace.blocks[before - 1] if before else None)
 
     def _placed(self, operator: str, size: int, before: Block | None) -> None:
-        """Describe the block that was just allocated: as the one before it, or by where the code is."""
+        """Describe the newest block: like the block that it replaces, or by the current place in the code."""
         place = self.place(operator)
         block = Block(size, place, place.module, self.stream)
         if before is not None:
@@ -217,7 +217,8 @@ class Tracer:
         return self.storages.allocate(block.bytes)
 
     def _workspace(self, operator: str, thread: bool | None, size: int) -> None:
-        """cuBLAS keeps a workspace for each thread that calls it; torch runs backward in a thread of its own."""
+        """Allocate the workspace that cuBLAS keeps for each calling thread. torch runs backward in a separate
+        thread."""
         if thread not in self._workspaces:
             self._workspaces.add(thread)
             self._allocate(Block(size, self.place(operator), "", owner=Owner.WORKSPACES))
@@ -250,7 +251,7 @@ class Tracer:
         self._claim()
 
     def _claim(self) -> None:
-        """Name the owners of the storages that parameters, gradients and optimizers hold now."""
+        """Assign the owners of the storages that parameters, gradients and optimizers hold now."""
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -266,7 +267,7 @@ class Tracer:
                 self._own(parameter.grad, Owner.GRADIENTS, name)
 
     def claim_build(self) -> None:
-        """Name the build's storages `inputs` if no module or optimizer holds them."""
+        """Assign the owner `inputs` to storages of the build that no module or optimizer holds."""
         self._own_all(Owner.INPUTS)
 
     def _own(self, tensor: Any, owner: Owner, module: str) -> None:
@@ -284,7 +285,7 @@ class Tracer:
             block.owner, block.module = owner, module
 
     def _own_all(self, owner: Owner) -> None:
-        """Give an owner to everything that lives and has none yet."""
+        """Assign this owner to all live storages without one."""
         for number in self.storages.lives(len(self.trace.blocks)):
             block = self.trace.blocks[number - 1]
             if block.owner is Owner.TEMPORARIES:

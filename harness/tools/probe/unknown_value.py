@@ -1,4 +1,4 @@
-"""What `.item()` returns for a number on the device: it can be passed on, added and printed, but not decided on."""
+"""The result of `.item()` for a number on the device. Code can pass, add and print it, but cannot branch on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["UnknownValue", "reading_values"]
 
 
 class UnknownValue:
-    """A number that only the device knows. Deciding on it raises an `Unseeable` with the place where it was read."""
+    """A number whose value is unknown without the device. Branching on it raises `Unseeable` with the place of the
+    read."""
 
     def __init__(self, error: Unseeable) -> None:
         self._error = error

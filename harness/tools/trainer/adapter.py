@@ -1,4 +1,4 @@
-"""The common base of the adapters of all specs: a trainer's file, the run and its output, and what ran.
+"""The common base class of all specs' adapters: a trainer's file, the run and its output, and the values that ran.
 
     class Command(CommandRun):
         def train(self, on_step):
@@ -83,8 +83,8 @@ class Outside(ExternalSubject):
     def ran(self) -> dict[str, Any]:
         """What ran, by the output, and whether the output contradicts itself.
 
-        A device or a number of steps that is as requested, and that only the output tells, is left out: what a trainer
-        says can refute its claim, and cannot prove it.
+        A device or a number of steps that equals the requested one, and that only the output states, is omitted: a
+        trainer's own output can refute its claim, but cannot prove it.
         """
         if self.telling is None:
             return {}
@@ -102,7 +102,7 @@ class Outside(ExternalSubject):
             stated["told_device"] = stated.pop("device")
         requested = self.values.get("steps")
         if self.telling.begins_at_zero and self.telling.newest + 1 == requested:
-            stated.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be the one asked for
+            stated.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be as requested
         if stated.get("steps") == requested and not self._left_every_step():
             stated.pop("steps", None)
         if (contradiction := self.telling.contradiction) is not None:
@@ -110,7 +110,7 @@ class Outside(ExternalSubject):
         return stated
 
     def _left_every_step(self) -> bool:
-        """Whether there is a checkpoint of each step that the output tells of, from this run or its witness."""
+        """Whether this run or its witness has a checkpoint of each step in the output."""
         left = directory.checkpoints(self.trainer, (self.witness or self).values)
         return bool(left) and set(range(1, (self.telling.made or 0) + 1 if self.telling else 1)) <= left.keys()
 
@@ -136,7 +136,7 @@ class Outside(ExternalSubject):
         return self.trainer.filled(text, self.values)
 
     def _begin(self, on_step: Callable[..., None]) -> Telling:
-        """Return what takes the output's events. Weights are those of the step that is being reported."""
+        """Return the summary that takes the output's events. Weights belong to the step that is being reported."""
 
         def hand_on(step: int, values: Any) -> None:
             self.step = step
@@ -149,7 +149,7 @@ class Outside(ExternalSubject):
 class CommandRun(Outside):
     """A trainer that is run."""
 
-    shows_device = True  # it gets no GPU but the leased one, and NVML says whether it was on that
+    shows_device = True  # it gets only the leased GPU, and NVML reports whether it used that
 
     def __init__(self, setting: Setting) -> None:
         """Start nothing yet."""
@@ -160,7 +160,7 @@ class CommandRun(Outside):
     def listen(self, on_step: Callable[..., None]) -> Telling:
         """Run the command to its end, and call `on_step` for every step in its output.
 
-        If the output has no event, the steps are those of the logs that the command wrote.
+        If the output has no event, the steps come from the logs that the command wrote.
 
         Raises:
             CommandFailed: the command failed.

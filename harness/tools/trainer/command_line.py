@@ -36,7 +36,7 @@ _TICK = 0.05
 _NEWS_SECONDS = 0.5
 """Seconds between two reports that the command is at work."""
 _AT_WORK = 0.01
-"""Share of one processor from which on a silent command is at work, and does not only wait."""
+"""Share of one processor above which a silent command counts as working."""
 _AFTERMATH_SECONDS = 1.0
 """Seconds that children may keep the output open after the process has ended."""
 _NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
@@ -67,7 +67,7 @@ def run(
     """Run the trainer to its end.
 
     Args:
-        at_work: is called when the command starts, and while it prints or uses a processor, with its newest line.
+        at_work: called when the command starts, and while it prints or uses a processor, with its newest line.
 
     Returns:
         The peak CPU memory of its largest process in bytes; None if it is unknown.

@@ -19,24 +19,24 @@ from harness.tools.trainer.trainer_file import Trainer
 __all__ = ["Matches", "Near", "check_log", "check_run"]
 
 _NEAR = 0.3
-"""Share of a pattern from which on a line nearly matches it."""
+"""Share of a pattern that a line must match to nearly match it."""
 _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True)
 class Near:
-    """A line that a pattern matches only in its beginning."""
+    """A line that matches only the beginning of a pattern."""
 
     line: str
     kind: EventKind
     pattern: str
     matched: str
-    """The beginning of the pattern that the line matches. What comes next in the pattern does not."""
+    """The longest beginning of the pattern that the line matches."""
 
 
 @dataclass
 class Matches:
-    """What was matched."""
+    """The results of a check."""
 
     telling: Telling
     events: Counter[EventKind] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Matches:
 
     @property
     def problems(self) -> list[str]:
-        """What keeps a claim from being measured, by this file."""
+        """Problems of the file that prevent the measurement of a claim."""
         problems = []
         if self.logs and not self.events:
             problems.append("no line matches any event")

@@ -9,7 +9,7 @@ from harness.tools.trainer.output_events import Event, EventKind
 __all__ = ["KernelTelling"]
 
 _MOST = 10_000
-"""The most lines of a kind that are kept. Further lines are only counted."""
+"""Maximum stored lines of a kind. Further lines are only counted."""
 _LONGEST_LINE = 500
 
 
@@ -18,7 +18,7 @@ class KernelTelling:
     """All output about kernels, in the order of the lines."""
 
     warmed: int | None = None
-    """How many kernels were ready before the first step; None if no line says so."""
+    """How many kernels were ready before the first step; None if no line states it."""
     before: list[str] = field(default_factory=list)
     """Kernels that were compiled before that."""
     after: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ class KernelTelling:
     counted: int | None = None
     """Compilations by the run's own counter; None without one."""
     told: int = 0
-    """Compilations that have a line of their own."""
+    """Compilations with a separate line."""
     refused: list[str] = field(default_factory=list)
     """Lines that say that the driver refused to compile."""
     failed_uploads: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ from typing import Any
 __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 
 LONGEST_LINE = 1 << 16
-"""Most bytes of a line that are read. The rest of a longer line is ignored."""
+"""Maximum bytes of a line that are read. The remainder of a longer line is ignored."""
 _LONGEST_VALUE = 4096
 _MOST_UNMATCHED = 20
 _ESCAPES = re.compile(

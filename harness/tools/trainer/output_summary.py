@@ -12,11 +12,11 @@ from harness.tools.trainer.output_events import Event, EventKind
 __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 
 MOST_STEPS = 1_000_000
-"""Most steps of an output. More are a fault."""
+"""Maximum steps of an output. More are a fault."""
 
 _FROM_ZERO = "the output has a step 0: add first_step = 0 under [log] if this is the first optimizer step"
 _FEWEST_COUNTED = 2
-"""The number of printed steps from which on a log is taken to print each step. A trainer may print a single one."""
+"""The number of printed steps from which a log counts as printing each step. A trainer may print a single one."""
 _LONGEST_LINE = 500
 _LONGEST_VALUE = 60
 
@@ -104,7 +104,7 @@ class Telling:
 
     @property
     def contradiction(self) -> str | None:
-        """Two statements of the output that cannot both be true; empty if they can, None if there are not two.
+        """Two contradictory statements of the output; empty if they agree, None without two statements.
 
         If the output lists all steps from the first on, their number must be the summary's. The summary may have one
         more, because a pattern can miss a line. A log that leaves steps out contradicts nothing.

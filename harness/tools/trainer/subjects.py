@@ -1,4 +1,4 @@
-"""The kinds of subject of this tool: a trainer that is run, a run that is over, a Trainer in process, and a file."""
+"""The kinds of subject of this tool: a trainer to run, a finished run, a Trainer in process, and a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER = "trainers"
 _SET_BY_THE_ADAPTER = frozenset({"setting", "seed", "device", "output_dir", "trainer", "self"})
 """Arguments of a function that returns a Trainer. No option sets them."""
 _MOST_FILES = 2000
-"""More files of a folder are refused: the record names each with its digest."""
+"""Maximum files of a folder, because the record names each with its digest."""
 
 
 class Command(NamedSubject):
@@ -94,7 +94,7 @@ class Command(NamedSubject):
 
 
 class Recorded(Command):
-    """A run of such a trainer that is over. The parameter `dir` names its folder, `device` what was requested."""
+    """A finished run of such a trainer. The parameter `dir` names its folder, `device` the requested device."""
 
     adapter = "external:Recorded"
     is_over = True
@@ -105,7 +105,7 @@ class Recorded(Command):
         return set()
 
     def checked(self, contract: Contract, own: JsonObject, overrides: JsonObject) -> tuple[JsonObject, JsonObject]:
-        """Return all parameters as those of the subject: a run that is over says nothing of those of the mutants."""
+        """Return all parameters as the subject's, because a finished run does not determine those of the mutants."""
         if not own.get("dir"):
             raise SubjectRefused("which run? Name its directory: -P dir=RUN", "-P")
         place = Path(own["dir"]).absolute()
@@ -148,7 +148,7 @@ class HF(NamedSubject):
 
 
 class File(NamedSubject):
-    """A file that is judged itself, or a folder of files."""
+    """A file to be judged, or a folder of files."""
 
     value = "PATH"
     adapter = ":File"
@@ -182,7 +182,7 @@ def _inside(path: Path, project: Project) -> Path:
 
 
 def _shown(folder: Path) -> Iterable[Path]:
-    """Return what is in a folder at any depth, without hidden files and Python's caches."""
+    """Return the files of a folder at any depth, without hidden files and Python's caches."""
     for path in folder.rglob("*"):
         if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
             yield path

@@ -4,7 +4,7 @@
         ...  # b'{"step": 3, "train/loss": 2.1}'
 
 Each step becomes one line of JSON, with its number as `step` and its values by the tracker's names. The libraries of
-the trackers are not needed: TensorBoard's and W&B's bring 80 MB, and what is read here has a few kinds of records.
+the trackers are not needed: TensorBoard's and W&B's need 80 MB, and this module reads only a few kinds of records.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Exit(StrEnum):
 
 @dataclass(frozen=True)
 class Flag:
-    """Words of the command line that depend on a parameter that is true or false."""
+    """Words of the command line that depend on a boolean parameter."""
 
     name: str
     words: tuple[str, ...]
@@ -94,7 +94,7 @@ class Trainer:
     ran_on: str | None = None
     models: Models = field(default_factory=Models)
     loss: str = ""
-    """Which loss the lines have: "distillation", "cross_entropy", "kl" or a placeholder; empty if none."""
+    """The kind of loss in the lines: "distillation", "cross_entropy", "kl" or a placeholder; empty if none."""
     device_code: DeviceCodeFiles = field(default_factory=DeviceCodeFiles)
     dumps: Dumps = field(default_factory=Dumps)
 
@@ -154,7 +154,7 @@ class Trainer:
         return places
 
     def needed(self) -> set[str]:
-        """The placeholders that the command line cannot do without."""
+        """The placeholders that the command line requires."""
         words = [word for word in self.line if isinstance(word, str)]
         needed = {name for text in (*words, self.files.export) for name in _names(text)}
         for flag in (entry for entry in self.line if isinstance(entry, Flag)):
@@ -333,7 +333,7 @@ def _check(trainer: Trainer) -> None:
 
 
 def unknown(trainer: Trainer, known: set[str]) -> str:
-    """What is wrong with a placeholder that has no value; empty if all have one."""
+    """The problem of the first placeholder without a value; empty if all have one."""
     for name, place in trainer.placeholders().items():
         if name not in known and name not in GIVEN and name not in trainer.parameters:
             remedy = f'give it a default under [parameters] ({name} = "" is none), or name one of the claim\'s'

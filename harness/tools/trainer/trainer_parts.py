@@ -17,20 +17,21 @@ class Files:
     step: Any = None
     """A compiled expression on a checkpoint's path or name, with a group `step`; None without checkpoints."""
     last: bool = False
-    """Whether a run also leaves a checkpoint of its last step, which is no periodic one."""
+    """Whether a run also writes a checkpoint of its last step, which is no periodic one."""
     prefix: str = ""
     initial: str = ""
     initial_prefix: str = ""
     export_prefix: str = ""
     frozen: Any = None
-    """A compiled expression on the names of tensors that the run leaves as they are; None if it moves all."""
+    """A compiled expression on the names of tensors that the run does not train; None if it trains all."""
     compute_cache: str = ""
     """For a finished run: the folder that CUDA_CACHE_PATH named."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """What a falsifier needs to evaluate the models of a run, as texts with placeholders; empty if not named."""
+    """The files and values that a falsifier needs to evaluate a run's models, as texts with placeholders; empty if not
+    named."""
 
     teacher: str = ""
     teacher_prefix: str = ""
@@ -52,7 +53,7 @@ class Dumps:
     """The scale of LoRA's adapters, whose products are added to the initial weights; None if it trains none."""
 
     def name(self, own: str) -> str:
-        """What the evaluated model calls a parameter of the trainer."""
+        """The evaluated model's name of a parameter of the trainer."""
         for expression, text in self.names:
             own = expression.sub(text, own)
         return own

@@ -1,4 +1,4 @@
-"""What a watcher does on a refutation: log it, call a command, or end the job."""
+"""The action of a watcher on a refutation: log it, call a command, or end the job."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _SLURM_SECONDS: Final = 30.0
 
 
 class Action(StrEnum):
-    """What is done about the first refutation."""
+    """The action on the first refutation."""
 
     LOG = "log"
-    """Nothing but printing and sealing."""
+    """Print and seal the refutation."""
     NOTIFY = "notify"
     """The command hook is called."""
     STOP = "stop"
-    """The job gets SIGTERM, once, and all the time it wants to save; of a job of Slurm, its steps do."""
+    """Send SIGTERM once, without a time limit for saving. In a Slurm job, the job's steps get the signal."""
     KILL = "kill"
-    """The job gets SIGTERM, and SIGKILL after the grace. A job of Slurm is cancelled."""
+    """Send SIGTERM, and SIGKILL after the grace period. A Slurm job is cancelled."""
 
 
 def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutation], bundles: Sequence[str]) -> str:
-    """Call the command hook, with the refutations as JSON on stdin. Returns what went wrong; empty if nothing did."""
+    """Call the command hook, with the refutations as JSON on stdin. Returns the error; empty on success."""
     told = {
         "job": job.description.get("name"),
         "step": job.step,
@@ -55,7 +55,7 @@ def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutat
 
 
 def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float) -> tuple[bool, str]:
-    """End the job. Returns whether it was reached, and what was done.
+    """End the job. Returns whether it was reached, and a description of the action.
 
     Args:
         slurm: the number of its Slurm job; empty if it has none.
@@ -73,11 +73,11 @@ def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float
 
 
 def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
-    """Cancel a job of Slurm, or signal its steps. A batch script would end of the signal, and so the steps."""
+    """Cancel a Slurm job, or signal its steps. The signal would end a batch script, and with it the steps."""
     words = ["scancel", number]
     if signal_only:
         steps = _slurm("squeue", "--steps", "--noheader", "--format=%i", f"--jobs={number}")
-        has_steps = (  # also if Slurm does not say
+        has_steps = (  # also if Slurm does not answer
             isinstance(steps, str)
             or steps.returncode != 0
             or any(step.rpartition(".")[2].isdigit() for step in steps.stdout.split())
@@ -90,7 +90,8 @@ def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
 
 
 def slurm_state(number: str) -> str | None:
-    """Return the state of a Slurm job, such as RUNNING; empty if the queue has it no more, None if Slurm is silent."""
+    """Return the state of a Slurm job, such as RUNNING; empty if it has left the queue, None if Slurm does not
+    answer."""
     done = _slurm("squeue", "--noheader", "--format=%T", f"--jobs={number}")
     if isinstance(done, str) or (done.returncode != 0 and "Invalid job id" not in done.stderr):
         return None
@@ -98,7 +99,7 @@ def slurm_state(number: str) -> str | None:
 
 
 def _slurm(*words: str) -> subprocess.CompletedProcess[str] | str:
-    """Return what a command of Slurm did, or why it did not run."""
+    """Run a Slurm command. Return its result, or why it did not run."""
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=_SLURM_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:

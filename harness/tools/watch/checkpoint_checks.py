@@ -48,7 +48,8 @@ class CheckpointsOnTime(Check):
         self._asked = 0
 
     def on_time(self) -> None:
-        """A save may be slow or asynchronous, so it is late only by time and by steps."""
+        """A save may be slow or asynchronous, so a checkpoint is late only if both limits, time and steps, are
+        exceeded."""
         every, job = self.given.checkpoint_every, self.job
         if every is None or not job.description.get("folder"):
             return
@@ -126,7 +127,7 @@ class CheckpointsMoved(_OfCheckpoints):
     source = "an AdamW step with a gradient moves every element (arXiv:1711.05101)"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """The trainer's file names what the run does not train."""
+        """The trainer's file names the tensors that the run does not train."""
         first = self.job.weights.get("initial")
         if checkpoint.refused or first is None or first.refused or self.found:
             return
@@ -181,7 +182,7 @@ class CheckpointsByRate(_OfCheckpoints):
 
 
 def _fewest(warmup: int, checkpoint: Checkpoint) -> float:
-    """Return the share of the full rate that the first step in between may have had."""
+    """Return the smallest share of the full rate that the first step in between can have had."""
     return 1.0 if warmup == 0 or (checkpoint.since or 0) >= warmup else 1.0 / warmup
 
 
@@ -217,7 +218,7 @@ class WeightsMove(Check):
         self._before: Fact | None = None
 
     def on_sums(self, sums: Fact) -> None:
-        """A sum of magnitudes that equals the one before to the last bit is that of weights that stood."""
+        """If the sum of magnitudes is bitwise equal to the previous one, the weights have not moved."""
         before, self._before = self._before, sums
         if before is None or before["step"] >= sums["step"]:
             return

@@ -1,4 +1,4 @@
-"""Finds the checkpoints of a job and reads them, in a thread, once they do not change any more."""
+"""Finds the checkpoints of a job, and reads each in a thread once its files no longer change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from harness.tools.watch.job_state import INITIAL, JobState
 __all__ = ["CheckpointReader", "checkpoint_fact", "sizes_of", "weights_fact"]
 
 _PATIENCE: Final = 3.0
-"""A file that cannot be read may still be written: it counts after `late_seconds`, and so many times the time to settle
-without a change.
+"""An unreadable file may be incomplete. It is refuted only after `late_seconds`, and after this multiple of the settle
+time without a change.
 """
 
 
@@ -29,11 +29,11 @@ class _Found:
 
     path: Path
     look: tuple[tuple[int, int], ...] = ()
-    """Size and time of change of each file."""
+    """Size and modification time of each file."""
     since: float = 0.0
-    """When it looked so for the first time."""
+    """When this state was first observed."""
     again: float = 0.0
-    """How long it must look so before it is read again, after a reading that failed."""
+    """How long the state must persist before another read, after a failed one."""
     reading: Future[dict[str, Any]] | None = None
     read_at: tuple[tuple[int, int], ...] = field(default=())
 
@@ -54,11 +54,11 @@ class CheckpointReader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a checkpoint is being read, or waits for it."""
+        """Whether a checkpoint is being read or queued."""
         return bool(self._found)
 
     def close(self) -> None:
-        """End the thread when it has read what it reads."""
+        """End the thread after the current read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
@@ -70,12 +70,12 @@ class CheckpointReader:
             found = self._found[step]
             if step not in job.seen:
                 yield {"fact": "seen", "at": at, "step": step}
-            if not found.path.exists():  # it was deleted before it was read
+            if not found.path.exists():  # deleted before the read
                 del self._found[step]
                 continue
             try:
                 fact = self._look(step, found, at, is_over)
-            except Exception:  # of the watcher, not of the checkpoint
+            except Exception:  # a fault of the watcher, not of the checkpoint
                 self._unread.add(step)
                 del self._found[step]
                 raise
@@ -87,7 +87,7 @@ class CheckpointReader:
                 yield fact
 
     def _look(self, step: int, found: _Found, at: float, is_over: bool) -> Fact | None:
-        """Return the fact of a checkpoint once it is read; None as long as that is to come."""
+        """Return the fact of a checkpoint after it was read; None before."""
         look = _sizes(found.path)
         if look != found.look:
             found.look, found.since, found.again = look, at, 0.0
@@ -104,7 +104,7 @@ class CheckpointReader:
             reading, found.reading = found.reading, None
             result = reading.result()
         elif any(path.is_file() and path.stat().st_size for path in found.path.rglob("*")):
-            return None  # in a form that is not known
+            return None  # in an unknown format
         else:
             result = {"refused": "the folder is empty"}
         if look != found.read_at or (result.get("refused") and settled < patience):
@@ -125,7 +125,7 @@ class CheckpointReader:
 
 
 def weights_path(trainer: Trainer, values: dict[str, Any], text: str) -> Path | None:
-    """Return the place of weights that the trainer's file names; None if it names none, or there is nothing."""
+    """Return the path of weights that the trainer's file names; None if it names none, or the path does not exist."""
     if not text or not trainer.has_values(text, values):
         return None
     path = Path(trainer.filled(text, values))
@@ -145,7 +145,7 @@ def weights_fact(role: str, path: Path, prefix: str, at: float) -> Fact:
 
 
 def _sizes(path: Path) -> tuple[tuple[int, int], ...]:
-    """Return what `sizes_of` does; nothing if there are no files with weights, or no longer."""
+    """Like `sizes_of`, but return an empty result if no file with weights exists."""
     try:
         return sizes_of(path)
     except OSError:
@@ -153,7 +153,7 @@ def _sizes(path: Path) -> tuple[tuple[int, int], ...]:
 
 
 def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:
-    """Return size and time of change of the files with the weights. Raises OSError if there are none."""
+    """Return size and modification time of the files with the weights. Raises OSError if there are none."""
     found = [part.stat() for part in weight_paths(path)]
     if not found:
         raise FileNotFoundError(path)
@@ -198,7 +198,7 @@ def _moved(path: Path, since: int, before: Path, prefix: str) -> dict[str, Any]:
 
 
 def _plain(tensors: Any, prefix: str) -> dict[str, list[Any]]:
-    """Return the tensors below a prefix, by name without it."""
+    """Return the tensors whose names start with a prefix, by name without the prefix."""
     return {
         name.removeprefix(prefix): [
             tensor.dtype,

@@ -1,4 +1,4 @@
-"""All checks of a watch, and what they measure."""
+"""All checks of a watch, and their measurements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def state_of(facts: Iterable[Fact], given: Given) -> JobState:
 
 
 def measured(job: JobState) -> dict[str, Any]:
-    """Return what the checks measured: for each that was judged, its refutations."""
+    """Return the measurements: the refutations of each check that was judged."""
     found: dict[str, Any] = {
         check.name: [refutation.text for refutation in check.found]
         for check in job.checks
@@ -42,7 +42,7 @@ def measured(job: JobState) -> dict[str, Any]:
 
 
 def unseen(job: JobState) -> dict[str, str]:
-    """Return why the other checks were not judged: what they need."""
+    """Return why the other checks were not judged: the data that they need."""
     return {
         check.name: f"the job has not shown {check.needs}" for check in job.checks if not (check.judged or check.found)
     }

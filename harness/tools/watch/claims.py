@@ -1,11 +1,12 @@
-"""The claims on a watched job: that on the job itself, and those of the project that a watcher can measure in part.
+"""The claims on a watched job: the claim on the job itself, and claims of the project that a watcher can measure in
+part.
 
-The project names its own, with the measurement of the watcher for each of theirs:
+The project lists its claims, and maps their measurements to the watcher's:
 
     [tool.harness.watch]
     F-DISTILL-CKPT-PERIOD-001 = { unreadable = "checkpoints_unreadable" }
 
-A measurement that is not decided yet is left out, so its clauses are NOT_MEASURED, and a clause that fails stays so.
+An undecided measurement is omitted, so its clauses are NOT_MEASURED. A clause that fails stays FAIL.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Claim:
     contract: Contract
     request: RunRequest
     measurements: Mapping[str, str] | None
-    """By name of the contract's measurement, that of the watcher; None if they are the watcher's own."""
+    """The watcher's measurement, by the contract's; None if the contract uses the watcher's names."""
 
     def values(self, job: JobState) -> dict[str, Any]:
         """Return the measurements that the facts so far have decided."""
@@ -47,7 +48,7 @@ class Claim:
 
 
 def _losses(job: JobState) -> dict[str, Any]:
-    """Return the first and the newest loss, once a check has refuted losses; until then, nothing is decided."""
+    """Return the first and the newest loss once a check has refuted the losses; before, neither is decided."""
     refuted = {refutation.check for refutation in job.refutations} & {"losses_not_finite", "losses_rise"}
     losses = job.telling.losses
     if not refuted or not losses:
@@ -65,8 +66,8 @@ def claims_of(project: Project, of: Callable[[Contract], Subject] | None, comman
     """Return the project's claims that a watcher can measure; none if there is no trainer's file to name.
 
     Args:
-        of: the trainer as the subject of a claim; None if the project has no file of it.
-        device: "cpu" for a job that was asked to run there: the full profile of a claim may speak of a GPU.
+        of: the trainer as the subject of a claim; None if the project has no file of it. device: "cpu" for a job on the
+        CPU, because the full profile of a claim may require a GPU.
 
     Raises:
         ValueError: the project's setting names a claim or a measurement that does not exist.

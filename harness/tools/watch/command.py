@@ -100,11 +100,11 @@ def command(
     line is that of the file. The job runs in a session of its own, and its output is copied. Ctrl-C and SIGTERM are
     passed on to a job that was started here. If the watcher itself is killed, the job goes on, and --resume continues.
 
-    Parameters by -P, beside those of the trainer. Asked for: steps, device, jit=none, learning_rate, warmup_steps,
-    schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes. Bounds: learn_by, fall, rise,
-    window, stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps, settle_seconds,
-    creep_windows, creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error. What was not
-    asked for is not judged.
+    Parameters by -P, beside those of the trainer. Requested values: steps, device, jit=none, learning_rate,
+    warmup_steps, schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes. Bounds: learn_by,
+    fall, rise, window, stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps,
+    settle_seconds, creep_windows, creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error.
+    A value that is not requested is not judged.
 
     --on-refute: log seals and prints; notify also calls the hook; stop sends SIGTERM, once; kill sends SIGTERM, and
     after the grace SIGKILL. With --slurm-job both use scancel. A watcher that has failed ends no job.
@@ -161,7 +161,7 @@ def command(
 
 
 class _Left(Exception):
-    """The user ends the watcher, and the job goes on."""
+    """The user ended the watcher, and the job continues."""
 
 
 def _pass_on_signals(watcher: Watcher) -> None:
@@ -185,7 +185,7 @@ def _status(job: JobState) -> ExitStatus:
 
 
 def _state(named: Path) -> Path:
-    """Return the folder of the facts: that of the path, or of the name in the list."""
+    """Return the folder of the facts, by its path or by its name in the list."""
     return named if named.exists() or named.is_absolute() else states_folder() / named
 
 

@@ -34,7 +34,8 @@ def claim_name(job: str) -> str:
 
 
 def contract_of(job: Fact, given: Given, trainer: Trainer | None, facts: Path, root: Path) -> Contract:
-    """Return the contract of a job. It does not speak of what the job cannot show, by what is known before it starts.
+    """Return the contract of a job. It omits checks whose data the job cannot provide, as far as this is known at its
+    start.
 
     Args:
         job: its first fact.
@@ -50,7 +51,7 @@ def contract_of(job: Fact, given: Given, trainer: Trainer | None, facts: Path, r
             properties[check.name] = {"type": "array", "maxItems": 0, "x-source": check.source,
                                       "description": f"Refutations of: {_first_line(check)}"}  # fmt: skip
     parameters = {"given": given.texts(), "facts": str(facts), "defect": None}
-    # These two are compared with what ran, if they were asked for.
+    # If requested, these two are compared with the values that ran.
     parameters |= {name: value for name in ("device", "steps") if (value := getattr(given, name))}
     document = {
         "id": name,

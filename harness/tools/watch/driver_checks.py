@@ -1,4 +1,4 @@
-"""The checks of what a job asks of the CUDA driver, as its recorder tells."""
+"""The checks of a job's requests to the CUDA driver, as the recorder reports them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from harness.tools.watch.job_state import Check, StepAt
 __all__ = ["DRIVER_CHECKS"]
 
 _LOADED: Final = 20
-"""Windows of steps with new kernels that refute: more than new lengths of batches or an evaluation need."""
+"""The number of windows with new kernels that refutes: more than new batch lengths or an evaluation cause."""
 _REFUSED: Final = 10
 
 
 class _OfDriver(Check):
-    """What may happen sometimes, and not in window after window of steps."""
+    """An event that may occur sometimes, but not in many windows of steps in a row."""
 
     most = 0
-    """Windows that refute. A window in which it did not happen takes two away."""
+    """The number of windows with the event that refutes. A window without it reduces the count by two."""
     warm_up = 1
-    """Windows at the beginning that are not judged."""
+    """Initial windows that are not judged."""
 
     def begin(self) -> None:
         self._step, self._at, self._score = 0, 0.0, 0
         self._happened = ""
 
     def on_step(self, step: StepAt) -> None:
-        """End a window at the first step that the job logs after the driver's events of that window were read."""
+        """End a window at the first logged step after the driver's events of that window were read."""
         job, window = self.job, self.given.window
         if job.first is None or step.step - job.first.step + 1 < self.warm_up * window:
-            return  # a run that resumed does not begin at step 1
+            return  # a resumed run does not begin at step 1
         self.judged = self.judged or job.sees_driver
         if step.step < self._step + window or step.at <= self._at:
             return
@@ -41,16 +41,16 @@ class _OfDriver(Check):
 
 
 class KernelsCompiled(_OfDriver):
-    """The driver gets kernels at the beginning, and then no more."""
+    """The driver gets new kernels only at the beginning."""
 
     name, needs = "kernels_compiled", "the recorder of the CUDA driver, and two windows of steps"
     source = "kernels are compiled once, before their first use"
     most, warm_up = _LOADED, 2
 
     def on_driver(self, driver: Fact) -> None:
-        """With jit=none, the first image that the driver has to compile refutes.
+        """With jit=none, the first image that the driver must compile refutes.
 
-        Else any image counts: Triton and NVRTC compile before they hand one over.
+        Otherwise every image counts, because Triton and NVRTC compile before they load it.
         """
         images = driver.get("images")
         if images and self.given.jit == "none" and not self.found:
@@ -60,14 +60,14 @@ class KernelsCompiled(_OfDriver):
 
 
 class AllocationsRefused(_OfDriver):
-    """The driver does not refuse memory again and again. After a refusal, an allocator gives its cache back."""
+    """The driver does not refuse memory repeatedly. After a refusal, an allocator frees its cache."""
 
     name, needs = "allocations_refused", "the recorder of the CUDA driver, and a window of steps"
     source = "an allocator that is refused memory gives its cache back and begins anew"
     most = _REFUSED
 
     def on_driver(self, driver: Fact) -> None:
-        """A few refusals may belong to a search for the largest batch, or to a rare long one."""
+        """A few refusals may come from a search for the largest batch size, or from a rare long batch."""
         if driver.get("refused"):
             self._happened = f"the driver had no memory for {driver['refused'][0]}"
 

@@ -1,4 +1,4 @@
-"""Follows what the recorder of the CUDA driver (`harness.tools.recorder`) writes about a job's processes."""
+"""Follows the files that the CUDA recorder (`harness.tools.recorder`) writes about a job's processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _INJECTED: Final = "CUDA_INJECTION64_PATH"
 _CHUNK: Final = 1 << 20
 _SHOWN: Final = 3
 _ON_HOST: Final = ("cuMemHostAlloc", "cuMemAllocHost")
-"""Allocations of memory of the host."""
+"""Allocations of host memory."""
 
 
 def recorder_variables(state: Path) -> dict[str, str]:
-    """Return the variables with which a job that is started is recorded, into the folder of the watch.
+    """Return the environment variables that make the recorder write about a new job into the folder of the watch.
 
     Raises:
         NotMeasured: it cannot be recorded here. The text says why.
@@ -43,7 +43,7 @@ def recorder_variables(state: Path) -> dict[str, str]:
 
 
 def recorded_by(pid: int) -> Path:
-    """Return the folder into which the recorder writes of a process that runs already.
+    """Return the folder into which the recorder of a running process writes.
 
     Raises:
         NotMeasured: it was started without the recorder, or its variables cannot be read.
@@ -69,7 +69,7 @@ class DriverFollower:
         self._folder = folder
 
     def read(self, job: JobState, at: float) -> Iterator[Fact]:
-        """Yield what is new, a fact for each file. A line counts when it has its end."""
+        """Yield a fact for each file with new lines. Only complete lines count."""
         for path in sorted(self._folder.glob("*.jsonl")):
             offset, _ = job.places.get(str(path), (0, 0))
             with regular_file.opened(path) as file:
@@ -82,7 +82,7 @@ class DriverFollower:
 
 
 def _event(line: bytes) -> Mapping[str, Any]:
-    """Return the event of a line. From one that is damaged follows that something is unseen."""
+    """Return the event of a line. A damaged line gives the event that something is unseen."""
     try:
         event = strictjson.loads(line)
     except strictjson.JsonError as error:

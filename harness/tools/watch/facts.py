@@ -4,8 +4,8 @@
         for fact in facts.earlier: ...     # those of an earlier watcher of the same job
         facts.append({"fact": "usage", "at": 12.5, "rss_bytes": 1 << 30})
 
-Each fact is one write of one line, so a watcher that is killed leaves at most a half line at the end. The next one
-removes it. Everything that a watcher knows follows from the facts in their order, so it can be restarted at any moment.
+Each fact is one write of one line, so a killed watcher leaves at most a partial line at the end, which the next watcher
+removes. The state of a watcher is a function of the facts in order, so it can be restarted at any time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FactFile:
         """Write a fact, and return it as a reader of the file gets it."""
         line = (json.dumps(strictjson.tag_nonfinite(dict(fact)), separators=(",", ":")) + "\n").encode()
         written = os.write(self._descriptor, line)
-        if written != len(line):  # the disk is full: half a line would spoil the next fact
+        if written != len(line):  # the disk is full: a partial line would corrupt the next fact
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise OSError(f"{self.path} takes no more facts: the disk is full")
         return fact
@@ -86,7 +86,7 @@ def states_folder() -> Path:
 
 
 def new_state(name: str, elsewhere: Path | None = None) -> Path:
-    """Return a new folder for the facts of a job; or that elsewhere, which the list of this user then names."""
+    """Return a new folder for the facts of a job, or the folder `elsewhere`, which is added to this user's list."""
     stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
     named = f"{stamp}-{''.join(letter if letter.isalnum() else '-' for letter in name)[:40]}"
     if elsewhere is None:
@@ -98,7 +98,8 @@ def new_state(name: str, elsewhere: Path | None = None) -> Path:
 
 
 def facts_in(path: Path) -> tuple[Fact, ...]:
-    """Return the whole facts of a file, while a watcher may append to it. Raises OSError if it cannot be read."""
+    """Return the complete facts of a file, to which a watcher may append meanwhile. Raises OSError if it cannot be
+    read."""
     content = path.read_bytes()
     return tuple(_parsed(content[: content.rfind(b"\n") + 1]))
 

@@ -1,6 +1,6 @@
-"""Replays the facts of a job, and measures what the checks find: the falsifier of a watched job.
+"""The falsifier of a watched job: it replays the facts of the job, and measures the refutations of the checks.
 
-A watcher measures the same while the job runs. So `harness run` of the contract in a bundle comes to what was sealed.
+A watcher measures the same while the job runs. So `harness run` of a bundle's contract reproduces the sealed result.
 """
 
 from __future__ import annotations

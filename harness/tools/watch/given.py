@@ -1,4 +1,4 @@
-"""What a watcher is given: what the job was asked to do, and the bounds from which on it is refuted."""
+"""The parameters of a watch: the requested values of the job, and the bounds beyond which it is refuted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class GivenError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """The parameters of a watch. Those that are None or empty were not given, and what needs them is not judged."""
+    """The parameters of a watch. A check whose parameter is None or empty is not judged."""
 
     device: str = ""
-    """The device that was asked for: cpu or cuda."""
+    """The requested device: cpu or cuda."""
     steps: int | None = None
-    """The optimizer steps that were asked for."""
+    """The requested optimizer steps."""
     learning_rate: float | None = None
     """The highest rate of the schedule."""
     warmup_steps: int = 0
@@ -31,7 +31,7 @@ class Given:
     """adamw lets the movement of weights be judged by the learning rate."""
     checkpoint_every: int | None = None
     jit: str = ""
-    """none refutes the first image that the CUDA driver has to compile."""
+    """With none, the first image that the CUDA driver must compile refutes."""
     predicted_bytes: float | None = None
     """The memory that `harness probe` predicts for the process, on the GPU if the device is cuda."""
     learn_by: int | None = None
@@ -47,7 +47,7 @@ class Given:
     collapse: float = 5.0
     """A rate of steps below the best one by this factor is refuted."""
     collapse_seconds: float = 300.0
-    """Seconds over which a rate of steps is taken."""
+    """Seconds over which a rate of steps is measured."""
     late_seconds: float = 120.0
     """Seconds and, at once, steps after which a checkpoint that is due is missing."""
     late_steps: int = 1
@@ -68,13 +68,13 @@ class Given:
     """Relative error of a logged rate that refutes."""
 
     def texts(self) -> list[str]:
-        """Return the parameters that are given or have a default, as `-P` takes them. A contract keeps them so."""
+        """Return the parameters that are set or have a default, in the form of `-P`, which a contract stores."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return [f"{name}={value}" for name, value in found.items() if value is not None and value != ""]
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Given:
-        """Return what `texts` returned. Raises GivenError as `given_of` does."""
+        """Reverse `texts`. Raises GivenError as `given_of` does."""
         return given_of({name: _value(text) for name, _, text in (text.partition("=") for text in texts)})
 
 
@@ -87,7 +87,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def given_of(values: Mapping[str, Any]) -> Given:
-    """Return the parameters among these values. The others are the trainer's own, and null or empty is not given.
+    """Return the parameters among these values. The others belong to the trainer. Null or empty means not set.
 
     Raises:
         GivenError: a value is of another type or out of range.

@@ -1,4 +1,4 @@
-"""The state of a watched job. It takes the facts in order, and passes each to every check.
+"""The state of a watched job. It applies the facts in order, and passes each to every check.
 
     job = JobState(Given(steps=500), CHECKS)
     for fact in facts:
@@ -47,18 +47,18 @@ __all__ = ["INITIAL", "Check", "Checkpoint", "JobState", "Refutation", "StepAt"]
 INITIAL: Final = 0
 """The step of the weights before the first step."""
 _JUMP: Final = 10
-"""Lines of steps that may be missing before the next one."""
+"""Maximum missing step lines before the next one."""
 _MOST_REFUTATIONS = 20
-"""Refutations of one check that are kept. More would say the same."""
+"""Maximum stored refutations of one check. Further ones would add nothing."""
 _MOST_USAGE = 8192
-"""Samples of the machine that are kept. Beyond it, every second one is dropped."""
+"""Maximum stored samples of the machine. Beyond it, every second one is dropped."""
 
 Tensors = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class StepAt:
-    """A step, and when its line came."""
+    """A step, and the time of its line."""
 
     step: int
     at: float
@@ -67,7 +67,7 @@ class StepAt:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read, or could not be."""
+    """A checkpoint, readable or not."""
 
     step: int
     at: float
@@ -86,7 +86,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Refutation:
-    """What a check found: at which step and second of the job, and why."""
+    """A refutation by a check: the step and second of the job, and the reason."""
 
     check: str
     step: int
@@ -100,13 +100,13 @@ class Refutation:
 
 
 class Check:
-    """One condition, judged as facts come. It never takes a refutation back.
+    """One condition, judged fact by fact. A refutation is final.
 
     Attributes:
         name: the measurement: a list of refutations, which is empty as long as the condition holds.
-        source: why a refutation is one.
-        needs: what it needs to be judged, in words.
-        judged: whether the facts so far had what it needs.
+        source: the justification of the condition.
+        needs: the data that it needs to be judged, as text.
+        judged: whether the facts so far had these data.
     """
 
     name = ""
@@ -120,10 +120,10 @@ class Check:
         self.begin()
 
     def begin(self) -> None:
-        """Set what the check remembers."""
+        """Initialize the check's state."""
 
     def refute(self, why: str, step: int | None = None) -> None:
-        """Note a refutation now, at the newest step unless another one is named."""
+        """Record a refutation now, at the newest step or at `step`."""
         if len(self.found) < _MOST_REFUTATIONS:
             step = self.job.step if step is None else step
             self.found.append(Refutation(self.name, step, self.job.at, why))
@@ -144,20 +144,20 @@ class Check:
         """Take a sample of the machine."""
 
     def on_driver(self, driver: Fact) -> None:
-        """Take what is new of the CUDA driver."""
+        """Take new events of the CUDA driver."""
 
     def on_sums(self, sums: Fact) -> None:
         """Take sums of the weights in memory."""
 
     def on_time(self) -> None:
-        """Take note that time passed. Called with every fact."""
+        """Handle the passing of time. Called with every fact."""
 
     def on_end(self, status: int | None) -> None:
         """Take the end of the job."""
 
 
 class JobState:
-    """All that is known of a job so far."""
+    """The state of a job after the facts so far."""
 
     def __init__(self, given: Given, checks: Sequence[type[Check]]) -> None:
         self.given = given
@@ -212,7 +212,7 @@ class JobState:
 
     @property
     def made(self) -> int | None:
-        """The number of steps by the run's own summary, else the newest; None before the first."""
+        """The number of steps by the run's summary, else the newest step; None before the first."""
         return self.telling.told_steps if self.telling.told_steps is not None else self.step or None
 
     @property
@@ -227,12 +227,12 @@ class JobState:
 
     @property
     def sees_driver(self) -> bool:
-        """Whether the recorder sees in full what the job's processes ask of the CUDA driver."""
+        """Whether the recorder observes all requests of the job's processes to the CUDA driver."""
         return self.is_recorded and self.driver["ready"] > 0 and not self.driver["unseen"]
 
     @property
     def launched(self) -> int:
-        """The kernels that the recorder saw launched, at least half of them."""
+        """The number of kernel launches that the recorder counted: at least half of all."""
         return sum(self.launches.values())
 
     @property
@@ -240,7 +240,7 @@ class JobState:
         """Whether the driver listed a process of the job or launched a kernel of it; None if that is undecided.
 
         No process is on the GPU before its first kernel, so only the samples of a whole job show that it uses none. In
-        another PID namespace, a driver lists ids of no process here: such a sample is undecided.
+        another PID namespace, the driver's ids match no process here, so such a sample is undecided.
         """
         seen = {fact.get("gpu_seen") for fact in self.usage}
         if True in seen or self.launched:
@@ -248,7 +248,7 @@ class JobState:
         return False if self.is_over and seen == {False} else None
 
     def memory(self, usage: Fact, on_host: str) -> float | None:
-        """Return the bytes that a sample shows in use: on the GPU if the job is to use one, else in that column."""
+        """Return the used bytes in a sample: on the GPU if the job should use one, else in the column `on_host`."""
         used: float | None = usage.get(on_host)
         if self.given.device == "cuda":
             used = usage.get("gpu_process_memory_bytes", usage.get("gpu_only_bytes") if self.launched else None)
@@ -267,7 +267,7 @@ class JobState:
         )
 
     def apply(self, fact: Fact) -> None:
-        """Take the next fact. What cannot be taken is named by `failed`: replayed, the same facts fail alike."""
+        """Apply the next fact. `failed` names a check that raises; a replay of the same facts fails in the same way."""
         try:
             self._apply(fact)
         except Exception as error:
@@ -311,7 +311,8 @@ class JobState:
             self._tell("on_event", event)
 
     def _on_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Take a step. One that is far off counts if the next one follows it: two processes may garble a line."""
+        """Take a step. A step number far from the previous one counts only if the next step follows it, because two
+        processes can garble a line."""
         now, held = StepAt(step, self.at, values), self._held
         self._held = None
         if held is not None and held.step < step <= held.step + _JUMP * max(self._stride, held.step - self.step):
@@ -326,7 +327,7 @@ class JobState:
         if self.newest is not None:
             self._stride = max(step - self.newest.step, 1)
         self.newest = now
-        if self.first is None or self.first.at == now.at:  # of what a job printed before it was watched, the last
+        if self.first is None or self.first.at == now.at:  # of the lines printed before the watch began, the last
             self.first = now
         self.series.add({"step": step, "seconds": round(self.at, 3), **values})
         self._tell("on_step", self.newest)

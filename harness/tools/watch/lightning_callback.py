@@ -10,7 +10,7 @@ from typing import Any
 
 try:
     Callback: Any = import_module("lightning.pytorch.callbacks").Callback
-except ImportError:  # the same under its older name
+except ImportError:  # the older package name
     Callback = import_module("pytorch_lightning.callbacks").Callback
 
 from harness.tools.watch.sentinel import Sentinel, is_refuted
@@ -37,7 +37,7 @@ class HarnessCallback(Callback):  # type: ignore[misc]
             self.sentinel = Sentinel(self._name, **{**steps, **self._options})
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Tell of the step that a batch ended."""
+        """Report the step after a batch."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is None or trainer.global_step <= self._step:
             return  # gradients are accumulated

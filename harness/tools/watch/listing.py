@@ -1,4 +1,4 @@
-"""The watched jobs of this user: all of them with the GPU-hours saved, and those of a project that run."""
+"""Lists the watched jobs of this user with the saved GPU-hours, and the running jobs of a project."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from harness.tools.watch.text import place_line, refuted_line, saved_gpu_seconds
 __all__ = ["ListedJob", "listed", "running", "total_line"]
 
 _LAST: Final = 1 << 16
-"""Bytes at the end of the facts of a job, among which is its end if it has ended."""
+"""Bytes at the end of a facts file that contain the end of an ended job."""
 
 
 _FORGOTTEN: Final = 7 * 86400.0
-"""Seconds after the newest fact from which on a job without an end is forgotten."""
+"""Seconds after the newest fact until a job without an end is no longer listed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ListedJob:
 
     @property
     def runs(self) -> bool:
-        """Whether a watcher follows it, or its process is alive."""
+        """Whether a watcher follows the job, or its process is alive."""
         about = self.job.description
         is_alive = "pid" in about and "started_at" in about and started(about["pid"]) == about["started_at"]
         return not self.job.is_over and (self.is_watched or is_alive)
@@ -74,8 +74,7 @@ def listed(since: float = 0.0, *, over: bool = True) -> Iterator[ListedJob | str
     """Yield the jobs of this user, or why the facts of one cannot be read.
 
     Args:
-        since: the time of the newest fact, at least.
-        over: whether jobs that have ended are among them.
+        since: the earliest time of the newest fact. over: whether to include ended jobs.
 
     Raises:
         NoCacheFolderError: there is no folder for them.
@@ -84,7 +83,7 @@ def listed(since: float = 0.0, *, over: bool = True) -> Iterator[ListedJob | str
         try:
             if path.stat().st_mtime < since or (not over and _is_over(path)):
                 continue
-            if facts := facts_in(path):  # else the job was refused before it began
+            if facts := facts_in(path):  # otherwise the job was refused before it started
                 job = state_of(facts, given_of(facts[0]["values"]))
                 yield ListedJob(path.parent, job, _is_held(path))
         except (OSError, ValueError, LookupError) as error:

@@ -20,38 +20,37 @@ __all__ = ["LogFollower"]
 _CHUNK: Final = 2 * LONGEST_LINE
 _SHARE: Final = 0.01
 _TAIL: Final = 64
-"""Bytes before the place up to which a file was read. If they are others, the file was replaced."""
+"""Number of bytes before the read position that are checked. If they differ, the file was replaced."""
 _LINE_KINDS: Final = (EventKind.OUT_OF_MEMORY,)
-"""Events whose line says more than their values."""
+"""Events whose line contains more than their values."""
 _LONGEST: Final = 500
 
 
 @final
 class LogFollower:
-    """Follows the files that a trainer writes its output to.
+    """Follows the files of a trainer's output.
 
-    The first file with a step is the output. Others then repeat it, or are those of another rank.
+    The first file with a step is the output. The others repeat it, or belong to other ranks.
     """
 
     def __init__(self, trainer: Trainer, paths: Callable[[], list[Path]], show: Callable[[bytes], None]) -> None:
         """Args:
-        paths: the files that there are now.
-        show: takes the new bytes.
+        paths: returns the existing files. show: called with the new bytes.
         """
         self._trainer, self._paths, self._show = trainer, paths, show
         self._rest_until: dict[str, float] = {}
 
     def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
-        """Yield what is new. A line counts when it has its end, or when the output is over."""
+        """Yield facts of new lines. An unfinished line counts only at the end of the output."""
         for path in self._paths():
             if job.step_file in ("", str(path)):
                 read = self._read_tracked if tracked_runs.is_tracked(path) else self._read
                 yield from read(path, job, at, is_over)
 
     def _read_tracked(self, path: Path, job: JobState, at: float, is_over: bool) -> Iterator[Fact]:
-        """Read a tracker's file as a whole, and so rarely that it costs a hundredth of a processor.
+        """Read a tracker's whole file, rarely enough to use only a hundredth of a processor.
 
-        The newest step may get more values. The file of a database cannot be read while it is written.
+        The newest step may get more values later. A database cannot be read during a write.
         """
         name = str(path)
         count, size = job.places.get(name, (0, 0))
@@ -76,7 +75,7 @@ class LogFollower:
                     file.seek(start)
                     before = file.read(offset - start)
                     if crc32(before) != tail:
-                        offset, before = file.seek(0), b""  # it was begun again
+                        offset, before = file.seek(0), b""  # the file was started again
                     chunk = file.read(_CHUNK)
             except FileNotFoundError:
                 return
@@ -91,7 +90,7 @@ class LogFollower:
             yield {"fact": "output", "at": at, "file": name, "offset": offset + whole,
                    "tail": crc32((before + chunk[:whole])[-_TAIL:]),
                    "events": [_plain(event) for event in events]}  # fmt: skip
-            self._show(chunk[:whole])  # once the fact is written; else it is read again
+            self._show(chunk[:whole])  # after the fact is written; otherwise the file is read again
 
 
 def _plain(event: Event) -> list[object]:

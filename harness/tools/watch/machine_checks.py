@@ -14,28 +14,29 @@ __all__ = ["MACHINE_CHECKS"]
 
 _GIB: Final = 1 << 30
 _OTHERS, _BUSY = 20.0, 90.0
-"""Percent of the time that the job waits for a processor, or of the processors that others use, and that are in use at
-all, from which on a low rate of steps says nothing of the job."""
+"""Thresholds in percent: time that the job waits for a processor, processors that others use, and processors in use.
+Above them, a low rate of steps is not the job's fault."""
 _FEWEST: Final = 5
 _WORKS: Final = 20.0
-"""Percent of a processor from which on a process works."""
+"""Percent of a processor above which a process is working."""
 _CLIENT: Final = 5.0
-"""Percent of a processor that a process needs at most which only waits for a job elsewhere, as in a container."""
+"""Maximum percent of a processor for a process that only waits for a job elsewhere, such as in a container."""
 _ABSENT: Final = 2
-"""Samples in a row without any use of a GPU that refute."""
+"""Number of consecutive samples without any use of a GPU that refutes."""
 _DEADLOCK: Final = 10.0
-"""The factor on the time to stall after which also a job that is busy stands still."""
+"""The factor on the stall time after which a busy job counts as stalled too."""
 
 
 def _is_crowded(usage: Fact) -> bool:
-    """Whether others have the processors that the job waits for; if the kernel does not say that it waits, may have."""
+    """Whether others occupy the processors that the job waits for, or may do so if the kernel reports no waiting
+    time."""
     if (waiting := usage.get("waiting_percent")) is not None:
         return bool(waiting > _OTHERS)
     return bool(usage.get("others_percent", 0.0) > _OTHERS and usage.get("busy_percent", 0.0) > _BUSY)
 
 
 class StepsGoOn(Check):
-    """The next step comes."""
+    """The job continues to make steps."""
 
     name, needs = "stalled", "steps in the output"
     source = "the parameters stall_seconds and stall_steps"
@@ -57,10 +58,10 @@ class StepsGoOn(Check):
             self._last = usage["at"]
 
     def on_time(self) -> None:
-        """A job may prepare for long, and finish for long; in between it evaluates and saves.
+        """Preparation, evaluation, saving and finishing can take long.
 
-        So a job stands still if it also prints nothing and its processes do nothing, though they could; or, since a
-        deadlock can be busy, after a much longer time.
+        So a job is stalled only if it also prints nothing, and its processes are idle although processors are free.
+        Because a deadlock can be busy, a busy job is stalled after a much longer time.
         """
         job, given = self.job, self.given
         if self._count < _FEWEST or self.found:
@@ -93,9 +94,9 @@ class RateKept(Check):
         self._crowded = self._crowded or _is_crowded(usage)
 
     def on_step(self, step: StepAt) -> None:
-        """A window does not count its longest pause, which may be an evaluation.
+        """A window excludes its longest pause, which may be an evaluation.
 
-        A window in which others had the processors is left out.
+        Windows in which others occupied the processors are skipped.
         """
         if self._began is None:
             self._began, self._before = step, step.at
@@ -125,7 +126,8 @@ class MemoryBounded(Check):
         self._highest = 0.0
 
     def on_usage(self, usage: Fact) -> None:
-        """Refuted if each window's peak is above the one before, and the run would fill the memory."""
+        """Refuted if each window's peak exceeds the previous one, and extrapolation to the end of the run fills the
+        memory."""
         if self.given.steps is None or not self.job.step or self.found:
             return
         used = self.job.memory(usage, "anonymous_bytes")
@@ -147,7 +149,7 @@ class MemoryBounded(Check):
         least, mean = min(growths), sum(growths) / len(growths)
         limit = usage.get("gpu_limit_bytes" if self.given.device == "cuda" else "limit_bytes")
         if least < 0.5 * mean or mean <= 0 or limit is None or job.pace is None:
-            return  # growth that slows down is a cache or an allocator that fills
+            return  # slowing growth is a cache or an allocator that fills
         seconds_left = ((self.given.steps or 0) - job.step) * job.pace
         (first, _), (last, now) = windows[0], windows[-1]
         at_end = now + mean * len(growths) / (last - first) * seconds_left
@@ -186,8 +188,8 @@ class GpuUsed(Check):
     def on_usage(self, usage: Fact) -> None:
         """`gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
 
-        The recorder knows whether a kernel was launched. A job whose processes do nothing is elsewhere. What is absent
-        in one sample may be about to start.
+        The recorder reports whether a kernel was launched. If the processes are idle, the job runs elsewhere. A process
+        that is absent in one sample may be about to start.
         """
         job = self.job
         if self.given.device != "cuda" or job.step < _FEWEST or self.found:
@@ -223,7 +225,7 @@ class DiskLeft(Check):
         self._largest = max(self._largest, checkpoint.size)
 
     def on_usage(self, usage: Fact) -> None:
-        """Only the next checkpoint is counted: the trainer may delete older ones."""
+        """Only the next checkpoint counts, because the trainer may delete older ones."""
         free = usage.get("free_bytes")
         needed = self._largest or usage.get("expected_bytes") or 0
         if free is None or not needed or self.found:
@@ -234,7 +236,7 @@ class DiskLeft(Check):
 
 
 class DeviceTrue(Check):
-    """The output names the device that was asked for."""
+    """The output names the requested device."""
 
     name, needs = "device_other", "device, and a line of the output that names it"
     source = "the device that was asked for"
@@ -256,7 +258,7 @@ class EndsWell(Check):
     source = "0 is success"
 
     def on_end(self, status: int | None) -> None:
-        """A job that this watch ended, or that a signal from outside ended, is not at fault."""
+        """A job that the watcher or an external signal ended is not at fault."""
         if status is None or self.job.was_ended or status in _FROM_OUTSIDE:
             return
         self.judged = True

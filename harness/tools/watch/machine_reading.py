@@ -18,7 +18,7 @@ __all__ = ["MachineReader"]
 
 @final
 class MachineReader:
-    """Takes samples."""
+    """Samples the machine of a job."""
 
     def __init__(self, host: Host, pid: int | None, folder: Path | None, expected_bytes: int) -> None:
         """Args:
@@ -36,7 +36,7 @@ class MachineReader:
         self._gpus, self._folder, self._expected = host.gpus, folder, expected_bytes
 
     def sample(self, at: float) -> Fact:
-        """Return a sample. What cannot be read is left out."""
+        """Return a sample. Unreadable values are omitted."""
         import psutil
 
         cells: dict[str, Any] = {"watcher_seconds": round(time.process_time(), 3)}
@@ -57,14 +57,14 @@ class MachineReader:
         return {"fact": "usage", "at": at, **{name: value for name, value in cells.items() if value is not None}}
 
     def _waiting(self, delays: dict[str, int]) -> float | None:
-        """Return the share of the time since the last sample that a thread waited for a processor, at most."""
+        """Return the largest share of the time since the last sample that a thread waited for a processor."""
         now, before, began = time.monotonic(), self._delays, self._delays_at
         self._delays, self._delays_at = delays, now
         waited = [delay - before[name] for name, delay in delays.items() if name in before]
         return round(max(waited) / (now - began) / 1e7, 1) if waited and now > began else None
 
     def _gpu(self) -> dict[str, Any]:
-        """Return the readings of the job's GPUs: of memory the sum, of use the largest."""
+        """Return the readings of the job's GPUs: the sum of memory, the maximum of utilization."""
         assert self._tree is not None
         if not self._probes:
             return {} if has_gpu_driver() else {"gpu_seen": False}
@@ -78,7 +78,7 @@ class MachineReader:
                 name, memory = "gpu_only_bytes", _of_only_process(gpu)
             if memory is None and seen[-1] is not True:
                 continue
-            if seen[-1] is not None or len(self._gpus) == 1:  # of several GPUs, one may be another job's
+            if seen[-1] is not None or len(self._gpus) == 1:  # with several GPUs, some may belong to another job
                 found[name] = found.get(name, 0) + (memory or 0)
                 found["gpu_limit_bytes"] = found.get("gpu_limit_bytes", 0) + (gpu.memory_bytes or 0)
             for column in ("gpu_utilisation_percent", "gpu_power_watts", "gpu_temperature_celsius"):
@@ -90,9 +90,9 @@ class MachineReader:
 
 
 def _of_only_process(gpu: Gpu) -> int | None:
-    """Return the memory of the one process on a GPU; None if there are others, or none.
+    """Return the memory of the only process on a GPU; None unless there is exactly one.
 
-    In a container, ids of processes may mean nothing. If the job is known to use the GPU, the only process is its own.
+    In a container, process ids may not match. If the job is known to use the GPU, the only process belongs to it.
     """
     listed = nvml.Device(gpu.uuid).processes()
     return listed.value[0].memory_bytes if listed.reason is None and len(listed.value) == 1 else None

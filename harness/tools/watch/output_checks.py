@@ -1,4 +1,4 @@
-"""The checks of what a job prints: losses, steps, rates, gradients and batches."""
+"""The checks of a job's output: losses, steps, rates, gradients and batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _VANISHED: Final = 1e-7
 _FLOWS: Final = 1e-6
 """A norm of the gradient that is more than rounding."""
 _LEARNED: Final = 0.01
-"""The share of the largest loss from which on a loss is constant because the output rounds it."""
+"""The share of the largest loss below which a loss is constant because the output rounds it."""
 _IN_A_ROW: Final = 5
 _REMEMBERED: Final = 1_000_000
-"""Checksums of batches that are remembered."""
+"""Maximum stored checksums of batches."""
 
 
 class LossesFinite(Check):
@@ -49,7 +49,7 @@ class LossesMove(Check):
         """Whether a norm of the gradient was more than rounding, or no number."""
 
     def on_step(self, step: StepAt) -> None:
-        """A loss that fell to what the output rounds to 0 has been learned.
+        """A loss that fell until the output rounds it to 0 is learned.
 
         GRPO's loss is 0 as long as the policy is that of the samples. Its gradient is not, unless all rewards of a step
         are equal. So a single loss of 0 with a gradient of 0 refutes only a job that has a teacher.
@@ -104,7 +104,7 @@ class LossesFall(_LossesOfWindows):
 
 
 class LossesLearned(_LossesOfWindows):
-    """By a step that is given, the median loss of some window is below that of the first one."""
+    """By the step `learn_by`, the median loss of some window is below that of the first window."""
 
     name, needs = "losses_never_fall", "learn_by, and losses up to that step"
     source = "the parameters learn_by and fall"
@@ -120,7 +120,7 @@ class LossesLearned(_LossesOfWindows):
 
 
 class BatchesDiffer(Check):
-    """No batch comes twice, by the checksum that the output or the process gives as `batch`."""
+    """No batch repeats, by the checksum `batch` that the output or the process reports."""
 
     name, needs = "batches_repeated", "a checksum of each batch, as the value `batch` of a step"
     source = "an epoch has each batch once"
@@ -130,7 +130,7 @@ class BatchesDiffer(Check):
         self._repeats = 0
 
     def on_step(self, step: StepAt) -> None:
-        """A batch comes once in an epoch, the whole part of `epoch`; without it, not twice in a row."""
+        """A batch occurs once in an epoch (the integer part of `epoch`); without `epoch`, not twice in a row."""
         batch, epoch = step.values.get("batch"), step.values.get("epoch")
         if batch is None or not math.isfinite(batch):
             return
@@ -156,7 +156,7 @@ class GradientsFlow(Check):
         self._lost = 0
 
     def on_step(self, step: StepAt) -> None:
-        """A single norm that is not finite is what loss scaling skips."""
+        """Loss scaling skips a single norm that is not finite."""
         norm = step.values.get("grad_norm")
         if norm is None:
             return
@@ -167,7 +167,7 @@ class GradientsFlow(Check):
 
 
 class StepsTrue(Check):
-    """Steps go on, and are as many as were asked for."""
+    """Steps are consecutive, and as many as requested."""
 
     name, needs = "steps_untrue", "steps in the output"
     source = "a count is exact"
@@ -193,7 +193,7 @@ class StepsTrue(Check):
         self._before = step.step
 
     def on_end(self, status: int | None) -> None:
-        """A job that failed or was ended has fewer steps for that reason."""
+        """A job that failed or was ended legitimately has fewer steps."""
         if said := self.job.telling.contradiction:
             self.refute(said)
         made, asked = self.job.made, self.given.steps
@@ -231,7 +231,7 @@ class RatesScheduled(Check):
                 self.refute(f"the learning rate is {rate:g}, and {said}", step.step)
 
     def _due(self, step: int) -> float | None:
-        """Return the rate after this many steps, as transformers' schedules define it."""
+        """Return the scheduled rate after this many steps, as transformers' schedules define it."""
         given, step = self.given, max(step, 0)
         assert given.learning_rate is not None
         if step < given.warmup_steps:

@@ -1,4 +1,4 @@
-"""The page of a watched job, which its reader's browser loads again every few seconds. It needs no server."""
+"""The page of a watched job. The browser reloads it every few seconds, without a server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["watch_page"]
 _REFRESH: Final = 5
 _GIB: Final = float(1 << 30)
 _LAST: Final = 20
-"""Checkpoints that are shown."""
+"""Maximum checkpoints on the page."""
 
 
 def watch_page(job: JobState) -> str:
-    """Return the page: what is refuted, the clauses as they are decided, the losses, the checkpoints, the machine."""
+    """Return the page: refutations, clauses with their outcomes so far, losses, checkpoints, and the machine."""
     name = str(job.description.get("name", "job"))
     state = f"It {job.how}" if job.is_over else f"It runs: step {job.step} at second {job.at:.0f}"
     sections: list[Section] = [("Refutations", [*_refutations(job)])]
@@ -56,7 +56,7 @@ def _refutations(job: JobState) -> Iterator[str | Table]:
 
 
 def _checks(job: JobState) -> Table:
-    """Return what is decided, then what is open and why."""
+    """Return the decided clauses, then the open ones with the reason."""
     rows = [
         (check.name, "refuted" if check.found else "holds", "") if check.judged or check.found
         else (check.name, "not judged", f"needs {check.needs.replace('`', '')}")

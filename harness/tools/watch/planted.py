@@ -24,14 +24,14 @@ GIVEN: Final = Given(
     collapse_seconds=10.0,
     creep_seconds=10.0,
 )
-"""What the healthy job was asked to do. A step takes a second."""
+"""The requested values of the healthy job. A step takes a second."""
 _GIB: Final = 1 << 30
 _NAMES: Final = ("embedding", "layer.weight", "layer.bias", "head")
 _LINE: Final = ""
 
 
 def healthy() -> list[Fact]:
-    """Return the facts of a job of 120 steps with a checkpoint after every 20th, told line by line."""
+    """Return the facts of a job of 120 steps with a checkpoint after every 20th, one fact for each line."""
     facts: list[Fact] = [
         {"fact": "job", "at": 0.0, "folder": "run", "tells_saves": True, "recorder": "records"},
         {"fact": "weights", "at": 0.0, "role": "initial", **_weights(0)},
@@ -73,12 +73,12 @@ def _checkpoint(step: int) -> Fact:
 
 @dataclass(frozen=True)
 class Defect:
-    """A way to waste a run, and the measurement that it must violate."""
+    """A defect that wastes a run, and the measurement that it must violate."""
 
     violates: str
     text: str
     change: Callable[[Fact], Sequence[Fact]]
-    """Returns the facts that stand in place of a healthy one."""
+    """Returns the facts that replace a healthy fact."""
 
 
 def planted(defect: str) -> list[Fact]:
@@ -87,7 +87,7 @@ def planted(defect: str) -> list[Fact]:
 
 
 def _steps(change: Callable[[int, dict[str, str]], dict[str, str] | None]) -> Callable[[Fact], Sequence[Fact]]:
-    """Return a defect that changes the values of steps; None leaves a step out."""
+    """Return a defect that changes the values of steps; None drops a step."""
 
     def changed(fact: Fact) -> Sequence[Fact]:
         if fact["fact"] != "output" or fact["events"][0][0] != "step":
@@ -99,7 +99,7 @@ def _steps(change: Callable[[int, dict[str, str]], dict[str, str] | None]) -> Ca
 
 
 def _value(name: str, text: Callable[[int], str | None]) -> Callable[[Fact], Sequence[Fact]]:
-    """Return a defect in one value of the steps. None leaves it as it is."""
+    """Return a defect in one value of the steps. None leaves it unchanged."""
 
     def changed(step: int, values: dict[str, str]) -> dict[str, str]:
         found = text(step)
@@ -109,7 +109,7 @@ def _value(name: str, text: Callable[[int], str | None]) -> Callable[[Fact], Seq
 
 
 def _of(kind: str, change: Callable[[Fact], Mapping[str, Any] | None]) -> Callable[[Fact], Sequence[Fact]]:
-    """Return a defect in the facts of a kind. None leaves a fact out."""
+    """Return a defect in the facts of a kind. None drops a fact."""
 
     def changed(fact: Fact) -> Sequence[Fact]:
         if fact["fact"] != kind:
@@ -121,7 +121,7 @@ def _of(kind: str, change: Callable[[Fact], Mapping[str, Any] | None]) -> Callab
 
 
 def _tensors(change: Callable[[int, str, list[Any]], list[Any] | None]) -> Callable[[Fact], Sequence[Fact]]:
-    """Return a defect in the tensors of the checkpoints. None leaves a tensor out."""
+    """Return a defect in the tensors of the checkpoints. None drops a tensor."""
 
     def changed(fact: Fact) -> Mapping[str, Any]:
         return {"tensors": dict(_kept(fact, change))}
@@ -237,4 +237,4 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "frozen-in-memory": Defect("weights_unmoved", "weights stand", _of("sums", lambda fact: {"sums": {"head": 4.0}})),
     "crash": Defect("ended_badly", "the job ends with status 1", _of("ended", lambda fact: {"status": 1})),
 }
-"""By name. A GPU that is not used needs facts of a GPU, which the healthy job has not."""
+"""Defects by name. Those of GPU use have their own facts, because the healthy job has no GPU."""

@@ -1,4 +1,4 @@
-"""The job as a process: started here, or one that runs already. It outlives its watcher."""
+"""The process of a job, started here or already running. It outlives its watcher."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ read -r go || exit
 "$@" >>"$out" 2>&1 </dev/null
 printf %s $? >>"$status"
 """
-"""A shell waits for the job, so that its status is known though the watcher was restarted. It writes no pipe, which
-would end the job together with the watcher. It starts the job once the watcher has written down its pid: if the watcher
-is killed before, the end of stdin ends the shell, and no job runs that no watcher can find."""
+"""A shell waits for the job, so that a restarted watcher can read the exit status. It writes to no pipe, because a
+broken pipe would end the job when the watcher ends. It starts the job after the watcher has recorded its pid. If the
+watcher is killed before that, end-of-file on stdin ends the shell, so no unrecorded job runs."""
 _ROOM: Final = 64 << 20
-"""Bytes that are reserved for the output to come."""
+"""Bytes reserved for future output."""
 _PAGE: Final = 4096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _POLL: Final = 0.05
@@ -45,10 +45,10 @@ _POLL: Final = 0.05
 def start(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], record: Callable[[JobProcess], None]
 ) -> JobProcess:
-    """Start a command in a session of its own. Its output goes to OUTPUT in the folder.
+    """Start a command in a new session. Its output goes to OUTPUT in the folder.
 
     Args:
-        record: writes down the process. The command starts when it returns.
+        record: stores the process. The command starts when it returns.
 
     Raises:
         OSError: the shell cannot be started, or its output would soon fill the disk.
@@ -69,9 +69,10 @@ def start(
 
 
 def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
-    """Reserve room for the output to come: a trainer that cannot print ends. Returns what is wrong.
+    """Reserve disk space for future output, because a trainer that cannot print ends. Returns the problem; empty
+    without one.
 
-    When the reserve is nearly used, too, what has been read is given back to the disk, and reads as zeros from then on.
+    If the reserve is nearly used up, the blocks of output that was read are freed, and read as zeros afterwards.
 
     Args:
         read: bytes of the output that have been read.
@@ -83,33 +84,33 @@ def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
             size, given_back = status.st_size, 0
             if _allocated(file.fileno(), _KEEP_SIZE, size, room):
                 return ""
-            if status.st_blocks * 512 - size < room >> 2:  # little is left of what was reserved
+            if status.st_blocks * 512 - size < room >> 2:  # little of the reserve remains
                 given_back = max(read // _PAGE - 1, 0) * _PAGE
                 _allocated(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, 0, given_back)
             any(_allocated(file.fileno(), _KEEP_SIZE, size, less) for less in (room >> 2, room >> 4))
-    except FileNotFoundError:  # it was deleted
+    except FileNotFoundError:  # the file was deleted
         return ""
     lost = "; its beginning is given back to the disk" if given_back else ""
     return f"the disk of {output.parent} is full, and {output.name} may not grow for long{lost}"
 
 
 def give_room_back(output: Path) -> None:
-    """Give what is reserved behind the end of the output back to the disk."""
+    """Free the space that is reserved beyond the end of the output."""
     with contextlib.suppress(OSError):
         os.truncate(output, output.stat().st_size)
 
 
 def _allocated(descriptor: int, mode: int, offset: int, size: int) -> bool:
-    """Whether bytes of a file are reserved or given back now, or cannot be on this file system."""
+    """Reserve or free bytes of a file. Returns true on success, and if the file system does not support it."""
     call = ctypes.CDLL(None, use_errno=True).fallocate64
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     return call(descriptor, mode, offset, size) == 0 or ctypes.get_errno() not in DISK_FULL
 
 
 def outputs_of(pid: int) -> list[Path]:
-    """Return the files that a process prints into, under their names here.
+    """Return the files that a process prints into, by their paths here.
 
-    One opened to append is none: it may hold an earlier run.
+    Files opened for appending are skipped, because they may contain an earlier run.
     """
     found: dict[Path, None] = {}
     for number in (1, 2):
@@ -117,19 +118,19 @@ def outputs_of(pid: int) -> list[Path]:
             opened = Path(f"/proc/{pid}/fd/{number}")
             path, about = opened.readlink(), Path(f"/proc/{pid}/fdinfo/{number}").read_text().split()
             appends = int(about[about.index("flags:") + 1], 8) & os.O_APPEND
-            if path.is_file() and path.samefile(opened) and not appends:  # in a container, the name is another file's
+            if path.is_file() and path.samefile(opened) and not appends:  # not another file, as in a container
                 found[path] = None
     return [*found]
 
 
 @final
 class JobProcess:
-    """A process that is watched, and those that it starts."""
+    """A watched process and its descendants."""
 
     def __init__(self, pid: int, started_at: int | None, folder: Path, *, is_ours: bool) -> None:
         """Args:
-        started_at: when it started, in clock ticks since boot. With the pid, it names the process.
-        is_ours: whether `start` started it. Then `pid` is that of the shell around it.
+        started_at: when it started, in clock ticks since boot. Together with the pid, it identifies the process.
+        is_ours: whether `start` started it. Then `pid` is that of the shell.
         """
         self.pid, self.started_at, self.is_ours = pid, started_at, is_ours
         self._folder = folder
@@ -137,7 +138,7 @@ class JobProcess:
     @property
     def is_alive(self) -> bool:
         """Whether it runs."""
-        with contextlib.suppress(OSError):  # of a child of ours: no zombie stays
+        with contextlib.suppress(OSError):  # reaps our own child
             os.waitpid(self.pid, os.WNOHANG)
         found = started(self.pid)
         return found is not None and self.started_at in (None, found)
@@ -156,21 +157,22 @@ class JobProcess:
         return self._folder / OUTPUT if self.is_ours else None
 
     def end(self, number: int) -> int:
-        """Send a signal to the job: SIGKILL to all its processes, any other to the first one. Returns how many got it.
+        """Send a signal to the job:
 
-        The trainer decides what its workers do, so that it can save.
+        SIGKILL to all its processes, any other to the first process only, so that the trainer can stop its workers and
+        save. Returns how many processes got it.
         """
         roots = self._members()
         chosen = roots if number == signal.SIGKILL else roots[:1]
         count = 0
         for process in chosen:
-            with contextlib.suppress(Exception):  # it has ended by itself
+            with contextlib.suppress(Exception):  # it has already ended
                 process.send_signal(number)
                 count += 1
         return count
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it has ended, for so many seconds. Returns whether it has."""
+        """Wait up to `seconds` for the end of the job. Returns whether it has ended."""
         until = time.monotonic() + seconds
         while self.is_alive:
             if time.monotonic() > until:

@@ -55,11 +55,10 @@ class Judge:
         self._recorder = Recorder(project, host, Sealer(evidence or project.evidence).seal, "harness watch")
 
     def conclude(self, job: JobState, facts: Path, add: Callable[[Fact], None], say: Callable[[str], None]) -> None:
-        """Write what is refuted and not told yet, and seal the clauses that fail; after the end, what holds, too.
+        """Report new refutations, and seal the clauses that fail; after the end, seal the clauses that hold too.
 
         Args:
-            facts: the file with the job's facts, to which `add` adds one.
-            say: takes each line for the user.
+            facts: the file with the job's facts, to which `add` appends. say: called with each line for the user.
         """
         told, known = (
             {(refutation.check, refutation.step, refutation.why) for refutation in job.told},
@@ -98,7 +97,7 @@ class Judge:
         self._is_open = False
 
     def _news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
-        """Return the claims with clauses that fail and were not sealed, and these clauses."""
+        """Return the claims with failed clauses that are not yet sealed, with these clauses."""
         found = []
         for claim in self._claims:
             before = {clause for fact in job.sealed if fact["claim"] == claim.contract.id for clause in fact["clauses"]}
@@ -110,7 +109,7 @@ class Judge:
         return found
 
     def _sealed(self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path) -> tuple[Fact, list[str]]:
-        """Seal what is known of a claim now. Return the fact, with the problem if there was one, and what is open."""
+        """Seal the current result of a claim. Return the fact, with the problem if any, and the open clauses."""
         plan = make_plan(claim.contract, self._host, claim.request)
         with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
             if claim.measurements is None:
@@ -135,7 +134,7 @@ class Judge:
 
 
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:
-    """Return what a claim's clauses are judged by."""
+    """Return the observation by which a claim's clauses are judged."""
     own = claim.measurements is None
     return Observation(
         subject=request.subject,
@@ -152,7 +151,8 @@ def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observat
 
 
 def _resolved(job: JobState, own: bool) -> dict[str, Any]:
-    """Return what ran. Of a claim of the project, only what refutes: its profile may ask for another device."""
+    """Return the values that ran. For a claim of the project, return only refuting values, because its profile may
+    require another device."""
     resolved: dict[str, Any] = {}
     seen = job.seen_on_gpu
     if own and (device := job.description.get("runs_on")):

@@ -5,8 +5,8 @@
             loss = train(model, batch)
             sentinel.step(step, loss=loss, batch=batch, weights=model)
 
-It takes the parameters of `harness watch`. With `on_refute="stop"`, the step that is refuted raises `Refuted`. A
-sentinel that fails is loud, and lets the loop go on.
+It takes the parameters of `harness watch`. With `on_refute="stop"`, `step` raises `Refuted` at the refuted step. A
+sentinel that fails prints the error, and the loop continues.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = ["Refuted", "Sentinel", "is_refuted"]
 
 _SAMPLE_EVERY: Final = 5.0
 _SAMPLED: Final = 4096
-"""Elements of a tensor whose bytes are compared, beside the sum of all."""
+"""Number of elements of a tensor whose bytes are compared, in addition to the sum of all elements."""
 _PART: Final = 1 << 22
-"""Elements that are summed at once, in float64."""
+"""Number of elements that are summed at once, in float64."""
 
 
 class Refuted(RuntimeError):
-    """The run is refuted. The text says why."""
+    """The run is refuted. The text states why."""
 
     def __init__(self, refutation: Refutation) -> None:
         super().__init__(f"{refutation.check}: {refutation.text}")
@@ -72,8 +72,8 @@ class Sentinel:
         """Args:
         on_refute: "log", or "stop" to raise `Refuted`.
         state: the folder for the facts; by default one in the user's cache.
-        weights_every: steps from one look at the weights to the next.
-        given: parameters of `harness watch`, such as steps=5000.
+        weights_every: number of steps between two checks of the weights. given: parameters of `harness watch`, such as
+        steps=5000.
 
         Raises:
             ValueError: a parameter is wrong.
@@ -114,14 +114,14 @@ class Sentinel:
         self.end(int(bool(error.code)) if isinstance(error, SystemExit) else status)
 
     def step(self, step: int, *, batch: Any = None, weights: Any = None, **values: Any) -> None:
-        """Tell of a step, from 1: its loss, learning_rate, grad_norm, epoch, and any other numbers.
+        """Report a step, from 1: its loss, learning_rate, grad_norm, epoch, and any other numbers.
 
         Args:
             batch: a number that identifies the batch, or its bytes, an array or a tensor.
-            weights: a module or a mapping of tensors, which is looked at every `weights_every` steps.
+            weights: a module or a mapping of tensors, which is checked every `weights_every` steps.
 
         Raises:
-            Refuted: the run is refuted, and is to stop.
+            Refuted: the run is refuted, and must stop.
         """
         texts = {"step": str(step), **{name: _text(value) for name, value in values.items() if value is not None}}
         if batch is not None:
@@ -130,11 +130,11 @@ class Sentinel:
         self._raise()
 
     def checkpoint(self, step: int, path: Path) -> None:
-        """Tell of a checkpoint that is written. It is read in a thread."""
+        """Report a complete checkpoint. It is read in a thread."""
         self._guarded(lambda: self._reading.append(self._pool.submit(checkpoint_fact, step, Path(path), self._now)))
 
     def end(self, status: int | None = 0) -> None:
-        """Tell of the end, and print the summary. The status is None if a refutation ended the loop."""
+        """Report the end, and print the summary. The status is None if a refutation ended the loop."""
         self._guarded(lambda: self._end(status))
 
     def _step(self, step: int, texts: Mapping[str, str], weights: Any) -> None:
@@ -171,7 +171,7 @@ class Sentinel:
 
     @property
     def refuted(self) -> Refutation | None:
-        """The first refutation; None as long as there is none."""
+        """The first refutation; None without one."""
         return self.job.told[0] if self.job.told else None
 
     def _raise(self) -> None:
@@ -184,7 +184,7 @@ class Sentinel:
             raise Refuted(refuted)
 
     def _guarded(self, work: Callable[[], Any]) -> None:
-        """Work unless the sentinel has failed. A failure is loud, and the loop goes on."""
+        """Call `work`, unless the sentinel has failed. A failure is printed, and the loop continues."""
         if self._is_broken:
             return
         try:
@@ -210,7 +210,7 @@ def _text(value: Any) -> str:
 
 
 def _bytes(batch: Any) -> bytes:
-    """Return the bytes of a batch: of its tensors, in order."""
+    """Return the bytes of a batch's tensors, in order."""
     if isinstance(batch, bytes):
         return batch
     if isinstance(batch, Mapping):
@@ -231,7 +231,7 @@ def _byte_type() -> Any:
 
 
 def _sums(weights: Any) -> dict[str, str]:
-    """Return for each parameter the sum of its magnitudes, and a checksum of its first elements."""
+    """Return the sum of magnitudes of each parameter, and a checksum of its first elements."""
     import torch
 
     named = weights.items() if isinstance(weights, Mapping) else weights.named_parameters()
@@ -246,12 +246,12 @@ def _sum(weights: Any) -> str:
 
 
 def is_refuted(sentinel: Sentinel | None, step: int, **values: Any) -> bool:
-    """Tell of a step, and return whether the run is to stop, as the first process of torch.distributed says.
+    """Report a step, and return whether the run must stop, as rank 0 of torch.distributed decides.
 
-    If one process alone stopped, the others would wait for it.
+    If only one process stopped, the others would wait for it.
 
     Args:
-        sentinel: that of the first process; None in the others.
+        sentinel: the sentinel of rank 0; None in the others.
         values: of `Sentinel.step`.
     """
     import torch

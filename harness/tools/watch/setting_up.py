@@ -1,4 +1,4 @@
-"""Makes a watcher: of a job that it starts, of one that runs, or of one that an earlier watcher left."""
+"""Creates a watcher for a job: one that it starts, a running one, or one that an earlier watcher followed."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ Show = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line asks for."""
+    """The request of the command line."""
 
     trainer: Path
     values: Mapping[str, Any]
-    """The parameters: of the watch, of the claims and of the trainer."""
+    """The parameters of the watch, the claims and the trainer."""
     folder: Path | None
-    """Where the trainer writes; None if that is not known."""
+    """The trainer's output folder; None if unknown."""
     orders: Orders
     issue: str = "WATCH"
     evidence: Path | None = None
@@ -61,9 +61,9 @@ class Asked:
     command: Sequence[str] = ()
     pid: int | None = None
     is_attached: bool = False
-    """Whether the job runs already."""
+    """Whether the job is already running."""
     records: bool = False
-    """Whether a job that is started gets the recorder of the CUDA driver."""
+    """Whether to start the job with the CUDA recorder."""
 
 
 def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Show) -> Watcher:
@@ -135,7 +135,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         for fact in facts.earlier:
             facts.append(fact)
 
-    # Nothing can be refused from here on, so the job can start.
+    # No refusal can follow, so the job can start.
     process = None
     if asked.is_attached:
         process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False) if asked.pid is not None else None
@@ -190,7 +190,7 @@ def _orders(job: Fact) -> Orders:
 
 
 def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Host, facts: Path) -> Judge:
-    """Return what judges the claims on a job. Raises ValueError if one of them cannot be judged."""
+    """Return the judge of the claims on a job. Raises ValueError if one of them cannot be judged."""
     contract = contract_of(job, given, trainer, facts, project.root)
     command = f"harness watch --resume {facts.parent}"
     sources, of = _sources(trainer, project, job["values"], given)
@@ -258,7 +258,7 @@ def _sources(
 
 
 def _began(pid: int) -> float:
-    """Return the time when a process began. Raises ValueError if there is none."""
+    """Return the start time of a process. Raises ValueError if it does not exist."""
     import psutil
 
     try:

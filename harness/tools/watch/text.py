@@ -1,4 +1,4 @@
-"""What a watch came to, as lines for the terminal."""
+"""The result of a watch, as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 
 
 def rest_seconds(job: JobState, step: int, at: float) -> float | None:
-    """Return how long a job takes from a step to its end: of one that ended by itself, how long it took.
+    """Return the seconds from a step to the end of a job: predicted, or measured if it ended by itself.
 
     Args:
         at: the second of the step.
 
-    None if the number of its steps is not known.
+    None if the number of steps is unknown.
     """
     if job.is_over and not job.was_ended:
         return job.at - at
@@ -34,14 +34,14 @@ def rest_seconds(job: JobState, step: int, at: float) -> float | None:
 
 
 def gpus_of(job: JobState) -> int:
-    """Return how many GPUs a job has: those that were seen, else one; none if it runs on a machine without."""
+    """Return the number of GPUs of a job: the observed number, else one; 0 on a machine without a GPU."""
     if job.given.device == "cpu" or job.description.get("runs_on") == "cpu":
         return 0
     return max((fact.get("gpus", 0) for fact in job.usage), default=0) or 1
 
 
 def saved_gpu_seconds(job: JobState) -> float:
-    """Return the GPU-seconds that ending the job saved: the rest of the run, times its GPUs; 0 if it went on."""
+    """Return the GPU-seconds that ending the job saved: its remaining time, times its GPUs; 0 if it continued."""
     return (rest_seconds(job, job.step, job.at) or 0.0) * gpus_of(job) if job.is_over and job.was_ended else 0.0
 
 
@@ -53,13 +53,13 @@ def duration_text(seconds: float) -> str:
 
 
 def cost_text(job: JobState, seconds: float) -> str:
-    """Return what seconds of a job cost: their GPU-hours, too, if it has a GPU."""
+    """Return a duration of a job as text, with its GPU-hours if it has a GPU."""
     gpus = gpus_of(job)
     return duration_text(seconds) + (f", {gpus * seconds / 3600:.2f} GPU-hours" if gpus else "")
 
 
 def summary(job: JobState) -> Iterator[str]:
-    """Yield a line on the job, one for each check that refuted it, and one on what was not judged."""
+    """Yield a line on the job, one for each check that refuted it, and one on the checks that were not judged."""
     ended = f"the job {job.how}" if job.is_over else "the job runs"
     yield f"{job.description.get('name', 'job')}: {counted(job.step, 'step')} in {duration_text(job.at)}; {ended}"
     for first, more in first_refutations(job):
@@ -81,7 +81,7 @@ def summary(job: JobState) -> Iterator[str]:
 
 
 def first_refutations(job: JobState) -> Iterator[tuple[Refutation, str]]:
-    """Yield the first refutation of each check, in the order of time, and how many followed in words."""
+    """Yield the first refutation of each check, in order of time, and the number of further ones as text."""
     for check in sorted((check for check in job.checks if check.found), key=lambda check: check.found[0].at):
         more = len(check.found) - 1
         yield check.found[0], f" (and {more} more)" if more else ""
@@ -93,7 +93,7 @@ def _place(job: JobState, refutation: Refutation) -> str:
 
 
 def place_line(job: JobState) -> str:
-    """Return how far a job is."""
+    """Return the progress of a job."""
     asked = f"/{job.given.steps}" if job.given.steps else ""
     return f"step {job.step}{asked} after {duration_text(job.at)}"
 

@@ -24,7 +24,7 @@ class HarnessCallback(TrainerCallback):
 
     def __init__(self, name: str = "transformers", **options: Any) -> None:
         """Args:
-        options: of `Sentinel`. What is asked for is that of the Trainer's arguments, unless it is given here.
+        options: of `Sentinel`. Requested values default to the Trainer's arguments.
         """
         self._name, self._options = name, options
         self.sentinel: Sentinel | None = None
@@ -43,13 +43,13 @@ class HarnessCallback(TrainerCallback):
             self.sentinel = Sentinel(self._name, **{**asked, **self._options})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
-        """Tell of a step that was logged."""
+        """Report a logged step."""
         values = {name: value for name, value in (logs or {}).items() if isinstance(value, (int, float))}
         if "loss" in values and is_refuted(self.sentinel, state.global_step, weights=others.get("model"), **values):
             control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Tell of a checkpoint."""
+        """Report a checkpoint."""
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self.sentinel is not None and folder.exists():
             self.sentinel.checkpoint(state.global_step, folder)

@@ -1,10 +1,10 @@
-"""The loop of a watcher: read what is new, tell the checks, judge, seal, act; until the job ends.
+"""The loop of a watcher: read new facts, apply the checks, judge, seal and act, until the job ends.
 
     watcher = Watcher(facts, readers, judge, orders)
     job = watcher.run()
 
-A watcher that fails is loud, and from then on it does not end the job. If a poll or a sample is expensive, they become
-rarer, so that each costs about a hundredth of one processor.
+A watcher that fails reports the error, and no longer ends the job. Expensive polls and samples become rarer, so that
+each uses about a hundredth of one processor.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["Orders", "Readers", "Watcher"]
 _SHARE: Final = 0.01
 """The share of one processor that polls and samples may cost. Checkpoints are read once each, by a thread."""
 _RARER: Final = 5.0
-"""The factor by which polls become rarer at most. Beyond it, a job prints hundreds of steps a second."""
+"""The maximum factor on the interval between polls. A job that would need more prints hundreds of steps a second."""
 _NAP: Final = 0.25
 _SLURM_EVERY: Final = 30.0
 _PAGE_EVERY: Final = 5.0
 _MOST_FAILURES: Final = 5
-"""Failures in a row after which a job that has ended is given up."""
+"""Consecutive failures after which the watcher gives up an ended job."""
 _LATEST: Final = 16
-"""The factor on the time to the next poll after failures, at most."""
+"""The maximum factor on the time to the next poll after failures."""
 _LAST_READING: Final = 600.0
-"""Seconds that the checkpoints may take which are not read yet when the job ends."""
+"""Maximum seconds for reading the remaining checkpoints after the job ends."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Orders:
     sample_every: float = 5.0
     """Seconds between two samples of the machine."""
     silence: float = 3600.0
-    """Seconds without anything new after which a job that is no process of this machine counts as ended."""
+    """Seconds without new facts after which a job without a process on this machine counts as ended."""
     without: frozenset[str] = frozenset()
-    """Checks that are left out."""
+    """Excluded checks."""
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Where facts come from. None if there is no such source."""
+    """The sources of facts; None for a missing one."""
 
     log: LogFollower
     checkpoints: CheckpointReader | None
@@ -87,7 +87,7 @@ class Watcher:
     judge: Judge
     orders: Orders
     say: Callable[[str], None]
-    """Takes each line for the user."""
+    """Called with each line for the user."""
     write_page: Callable[[JobState], None] | None = None
     _sample_at: float = field(default=-1e9, init=False)
     _asked: float = field(default=-1e9, init=False)
@@ -95,12 +95,12 @@ class Watcher:
     _changed: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
     _problem: str = field(default="", init=False)
-    """What is wrong with the disk of the output."""
+    """The problem of the output's disk; empty without one."""
     _cost: float = field(default=0.0, init=False)
-    """Seconds of the processor that the last reading took."""
+    """CPU seconds of the last read."""
 
     def __post_init__(self) -> None:
-        """Tell the checks what an earlier watcher of this job found."""
+        """Apply the facts of an earlier watcher of this job."""
         checks: list[type[Check]] = [check for check in CHECKS if check.name not in self.orders.without]
         self.job = JobState(self.given, checks)
         for fact in self.facts.earlier:
@@ -114,7 +114,7 @@ class Watcher:
         return round(self._began + time.monotonic(), 3)
 
     def add(self, fact: Fact) -> None:
-        """Write a fact, and tell the checks."""
+        """Write a fact, and apply the checks."""
         self.job.apply(self.facts.append(fact))
         if self.job.failed and not self.job.broken:
             raise RuntimeError(self.job.failed)
@@ -145,7 +145,7 @@ class Watcher:
                 return
 
     def poll(self) -> None:
-        """Look once. A job that is over may still have a refutation that an earlier watcher did not seal."""
+        """Poll once. An ended job may still have a refutation that an earlier watcher did not seal."""
         if not self.job.is_over:
             self._read()
         self._conclude()
@@ -154,7 +154,7 @@ class Watcher:
             self.write_page(self.job)
 
     def _read(self) -> None:
-        """Read what is new, and whether the job has ended."""
+        """Read new facts, and whether the job has ended."""
         self._keep_room()
         over = self._over()
         before = time.thread_time()
@@ -164,7 +164,7 @@ class Watcher:
         self._cost = time.thread_time() - before
         if over is not None:
             self._read_rest()
-        self._sample(now=over is not None)  # behind the last checkpoint, which the free space is compared with
+        self._sample(now=over is not None)  # after the last checkpoint, whose size is compared with the free space
         if over is not None:
             self.add(self._ended(over))
             if self.readers.process is not None and self.readers.process.output is not None:
@@ -191,7 +191,7 @@ class Watcher:
             yield from readers.driver.read(self.job, now)
 
     def _sample(self, *, now: bool) -> None:
-        """Sample the machine if a sample is due, or now."""
+        """Sample the machine if a sample is due or forced."""
         if self.now < self._sample_at and not now:
             return
         before, at = time.thread_time(), self.now
@@ -200,7 +200,7 @@ class Watcher:
         self._sample_at = at + max(self.orders.sample_every, (time.thread_time() - before) / _SHARE)
 
     def _read_rest(self) -> None:
-        """Read the checkpoints that the job left, before its end is a fact."""
+        """Read the remaining checkpoints before the end of the job becomes a fact."""
         reader, until = self.readers.checkpoints, time.monotonic() + _LAST_READING
         while reader is not None and reader.is_busy and time.monotonic() < until:
             time.sleep(0.05)
@@ -208,7 +208,7 @@ class Watcher:
                 self.add(fact)
 
     def _over(self) -> str | None:
-        """Return how the job ended; None while it runs."""
+        """Return the end of the job; None while it runs."""
         process, job, now = self.readers.process, self.job, self.now
         if process is not None:
             return None if process.is_alive else "ended"
@@ -224,16 +224,17 @@ class Watcher:
         return f"has done nothing for {quiet:.0f} s" if quiet > self.orders.silence else None
 
     def _conclude(self) -> None:
-        """Write what is refuted, seal it, and act."""
+        """Report refutations, seal them, and act."""
         job = self.job
         self.judge.conclude(job, self.facts.path, self.add, self.say)
         if job.told and not job.acted:
             self._act(job.told, [fact["bundle"] for fact in job.sealed])
 
     def _act(self, refutations: Sequence[Refutation], bundles: Sequence[str]) -> None:
-        """Do what was ordered, once. A watcher that has failed does not end the job: it may be wrong.
+        """Perform the action once.
 
-        A job that is over cannot be ended, but the hook is called: a short job may end before the first poll.
+        A watcher that has failed does not end the job, because it may be wrong. For an ended job only the hook is
+        called, because a short job may end before the first poll.
         """
         orders, job = self.orders, self.job
         if orders.action is Action.LOG or (job.is_over and not orders.hook):
@@ -253,8 +254,8 @@ class Watcher:
         self.say(f"{orders.action}: {what}")
 
     def _broke(self, error: Exception) -> bool:
-        """Say that the watcher failed; from now on it does not end the job. Returns whether there is no use in trying
-        again: the job has ended, and its rest cannot be read or sealed.
+        """Report that the watcher failed; it no longer ends the job. Returns whether to give up: the job has ended, and
+        its remaining facts cannot be read or sealed.
         """
         self._failures += 1
         why = described(error)
@@ -270,7 +271,7 @@ class Watcher:
         return True
 
     def _note(self, fact: Fact) -> None:
-        """Add a fact that counts although it may not be written, because the disk is full."""
+        """Add a fact that counts even if a full disk prevents writing it."""
         try:
             fact = self.facts.append(fact)
         except Exception as error:
