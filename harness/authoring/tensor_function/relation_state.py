@@ -44,14 +44,14 @@ def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> Non
                 call_a, call_b = replace(first, memory=memory), replace(other, memory=memory)
                 before = adversary.run(call_a)
                 may_refuse = call_b.layouts != call_a.layouts
-                problems = _told(
+                problems = _prefixed(
                     f"B ({what} differs)", adversary.wrong(call_b, _dtype(call_b, base), refusable=may_refuse)
                 )
                 after = adversary.run(call_a)
-                problems += _told(
+                problems += _prefixed(
                     "A before B", differences(before, adversary.truth(call_a, base.dtype), call_a.grad_inputs)
                 )
-                problems += _told(
+                problems += _prefixed(
                     "A after B", differences(after, adversary.truth(call_a, base.dtype), call_a.grad_inputs)
                 )
                 if adversary.function.deterministic and not problems:
@@ -174,5 +174,5 @@ def _dtype(call: Call, base: Case) -> str:
     return base.dtype
 
 
-def _told(what: str, problems: list[str]) -> list[str]:
+def _prefixed(what: str, problems: list[str]) -> list[str]:
     return [f"{what}: {problem}" for problem in problems]

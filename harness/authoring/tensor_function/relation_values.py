@@ -61,9 +61,9 @@ def gradient(adversary: Adversary) -> None:
         for case in _cases(adversary, dtype):
             adversary.examine("gradient", case, lambda case: adversary.wrong(adversary.call_for(case), case.dtype))
     case = adversary.case(7)
-    wanted = adversary.call_for(case).grad_inputs
-    parts: list[tuple[int, ...]] = [(place,) for place in wanted] if len(wanted) > 1 else []
-    parts += [tuple(sorted(chance.sample(wanted, len(wanted) - 1)))] if len(wanted) > 2 else []
+    inputs = adversary.call_for(case).grad_inputs
+    parts: list[tuple[int, ...]] = [(place,) for place in inputs] if len(inputs) > 1 else []
+    parts += [tuple(sorted(chance.sample(inputs, len(inputs) - 1)))] if len(inputs) > 2 else []
     for part in parts:
 
         def check(case: Case, part: tuple[int, ...] = part) -> list[str]:
@@ -121,8 +121,8 @@ def sizes(adversary: Adversary) -> None:
 def larger(adversary: Adversary) -> None:
     """Outputs and gradients are right with each size a few times as large, up to what the example allows."""
     for place, (name, (_, most, step)) in enumerate(adversary.sizes.items()):
-        wanted = 5 * adversary.default_sizes[name] + step
-        case = adversary.case(230 + place).with_size(name, wanted if most is None else min(wanted, most))
+        size = 5 * adversary.default_sizes[name] + step
+        case = adversary.case(230 + place).with_size(name, size if most is None else min(size, most))
         if adversary.elements(case) <= _LARGER * adversary.function.largest:
             adversary.examine("larger", case, lambda case: adversary.wrong(adversary.call_for(case), case.dtype))
 
@@ -253,8 +253,8 @@ def same_tensor_twice(adversary: Adversary) -> None:
         def check(case: Case, pair: tuple[int, int] = pair) -> list[str]:
             call = adversary.call_for(case, twice=pair)
             tensors = [call.tensors[pair[0] if place == pair[1] else place] for place in range(len(call.tensors))]
-            wanted = tuple(place for place in call.grad_inputs if place != pair[1])
-            return adversary.wrong(replace(call, tensors=tuple(tensors), grad_inputs=wanted), case.dtype)
+            inputs = tuple(place for place in call.grad_inputs if place != pair[1])
+            return adversary.wrong(replace(call, tensors=tuple(tensors), grad_inputs=inputs), case.dtype)
 
         adversary.examine("same_tensor_twice", adversary.case(380), check, f"tensors {pair[0]} and {pair[1]} are one")
 
@@ -285,30 +285,30 @@ def _extreme(adversary: Adversary, case: Case) -> list[str]:
     """Compare the outputs where the reference in float32, too, is within the bound."""
     call = _plain(adversary, case)
     try:
-        due, rough = adversary.truth(call, case.dtype), _in_float32(adversary, call, case.dtype)
+        truth, rough = adversary.truth(call, case.dtype), _in_float32(adversary, call, case.dtype)
     except UnfitReference:
         return []
-    compared = [_demanded(output, other) for output, other in zip(due.outputs, rough, strict=True)]
+    compared = [_demanded(output, other) for output, other in zip(truth.outputs, rough, strict=True)]
     answer = adversary.run(call)
     if answer.raised and "inf" in case.values:
         raise Refusal(answer.raised)
     demanded = Truth(tuple(compared), ())
     shown = [
-        torch.where(wanted.bound.isinf().to(got.device), wanted.value.to(got.device, got.dtype), got)
-        if got.shape == wanted.value.shape
+        torch.where(expected.bound.isinf().to(got.device), expected.value.to(got.device, got.dtype), got)
+        if got.shape == expected.value.shape
         else got
-        for got, wanted in zip(answer.outputs, compared, strict=False)
+        for got, expected in zip(answer.outputs, compared, strict=False)
     ]
     return differences(replace(answer, outputs=tuple(shown)), demanded, ())
 
 
-def _demanded(due: Expected, rough: torch.Tensor) -> Expected:
+def _demanded(expected: Expected, rough: torch.Tensor) -> Expected:
     """The truth, with an infinite bound for elements that the reference cannot compute in float32."""
-    if not due.value.is_floating_point():
-        return due
-    close = (rough.double() - due.value).abs() <= due.bound
-    sure = close & due.value.isfinite() & rough.isfinite()
-    return replace(due, bound=torch.where(sure, due.bound, torch.inf))
+    if not expected.value.is_floating_point():
+        return expected
+    close = (rough.double() - expected.value).abs() <= expected.bound
+    sure = close & expected.value.isfinite() & rough.isfinite()
+    return replace(expected, bound=torch.where(sure, expected.bound, torch.inf))
 
 
 def _in_float32(adversary: Adversary, call: Call, dtype: str) -> list[torch.Tensor]:

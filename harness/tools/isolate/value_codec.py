@@ -108,21 +108,21 @@ def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
     raise NotCarried(f"{getattr(hint, '__qualname__', hint)} is not a value")
 
 
-def _wrong(value: Any, wanted: str) -> TypeError:
-    return TypeError(f"{type(value).__name__} is not {wanted}")
+def _wrong(value: Any, expected: str) -> TypeError:
+    return TypeError(f"{type(value).__name__} is not {expected}")
 
 
-def _scalar(wanted: type, accepted: tuple[type, ...], made: Callable[[Any], Any]) -> Codec:
+def _scalar(expected: type, accepted: tuple[type, ...], made: Callable[[Any], Any]) -> Codec:
     """Values of a type that JSON has."""
 
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, accepted):
-            raise _wrong(value, wanted.__name__)
+            raise _wrong(value, expected.__name__)
         return made(value)
 
     def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
-        if type(sent) is not wanted:
-            raise _wrong(sent, wanted.__name__)
+        if type(sent) is not expected:
+            raise _wrong(sent, expected.__name__)
         return sent
 
     return Codec(pack, unpack)

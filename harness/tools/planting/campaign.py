@@ -54,13 +54,13 @@ class Sample:
 
     def of(self, defects: Iterable[Defect], seed: int) -> list[Defect]:
         """The sample, in the order in which it is tried."""
-        wanted = [
+        selected = [
             defect
             for defect in defects
             if self.only is None or (defect.file, defect.within, defect.before, defect.after) in self.only
         ]
         place, parts = self.part
-        return stratified(wanted, seed)[: self.limit][place - 1 :: parts]
+        return stratified(selected, seed)[: self.limit][place - 1 :: parts]
 
 
 def plant(

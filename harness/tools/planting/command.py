@@ -20,7 +20,7 @@ from harness.report.terminal.printing import tell, tell_all
 from harness.running.request import RunRequest
 from harness.tools.planting.campaign import Sample, plant
 from harness.tools.planting.results import Planted, Planting, as_json, survivors, written
-from harness.tools.planting.text import planting_lines, told
+from harness.tools.planting.text import fate_line, planting_lines
 
 __all__ = ["command"]
 
@@ -113,7 +113,7 @@ def command(
     request = RunRequest(contracts, profile, device, parameters=changed, mutants=False, jobs=jobs, seed=seed)
 
     def tell_fate(planted: Planted, left: int) -> None:
-        tell(told(planted, left), err=True)
+        tell(fate_line(planted, left), err=True)
 
     sample, patches = Sample(limit, part, only), None if patch_file is None else _patches(patch_file)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.report.terminal.printing import Block, Table
 from harness.tools.planting.results import DefectFate, Planted, Planting, Reach, Row
 
-__all__ = ["planting_lines", "told"]
+__all__ = ["fate_line", "planting_lines"]
 
 _HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equivalent", "not tried", "score")
 _SCORED = ("killed", "survived")
@@ -35,7 +35,7 @@ def planting_lines(planting: Planting) -> Iterator[Block]:
         )
 
 
-def told(planted: Planted, left: int) -> str:
+def fate_line(planted: Planted, left: int) -> str:
     """Return a line about a defect with a known fate."""
     by = planted.decisive
     detail = ""

@@ -266,15 +266,15 @@ class CachingAllocator:
         if self._settings.expandable_segments:
             return self._expanded(pool, size)
         if size <= _SMALL_REQUEST:
-            wanted = _SMALL_SEGMENT
+            bytes_ = _SMALL_SEGMENT
         elif size < _LARGE_REQUEST:
-            wanted = self._settings.large_segment
+            bytes_ = self._settings.large_segment
         else:
-            wanted = -(-size // _LARGE_ROUNDING) * _LARGE_ROUNDING
-        if not self._reserve(wanted):
+            bytes_ = -(-size // _LARGE_ROUNDING) * _LARGE_ROUNDING
+        if not self._reserve(bytes_):
             return None
-        segment = self._new_segment(page=0, size=wanted)
-        block = _Block(pool, segment, segment.start, wanted)
+        segment = self._new_segment(page=0, size=bytes_)
+        block = _Block(pool, segment, segment.start, bytes_)
         pool.blocks[block.address] = block
         return block
 
@@ -368,7 +368,7 @@ class CachingAllocator:
         threshold = self._settings.garbage_collection_threshold
         if not threshold or self._limit == _UNLIMITED or self.reserved + size <= threshold * self._limit:
             return
-        wanted = self.reserved + size - int(threshold * self._limit)
+        excess = self.reserved + size - int(threshold * self._limit)
         whole = [
             block
             for pool in self._pools.values()
@@ -376,12 +376,12 @@ class CachingAllocator:
             for block in (pool.blocks[address] for _, address in pool.free)
             if block.previous is None and block.following is None and not block.segment.page
         ]
-        while whole and wanted > 0:
+        while whole and excess > 0:
             average = sum(_age(block) for block in whole) / len(whole)
             old = [block for block in whole if _age(block) >= average]
             for block in old:
-                if wanted > 0:
-                    wanted -= block.size
+                if excess > 0:
+                    excess -= block.size
                     self._give_back(block)
                 whole.remove(block)
 

@@ -52,10 +52,10 @@ def unmeasured(cases: Sequence[JsonObject]) -> list[str]:
 
 def largest(document: JsonObject) -> list[str]:
     """Return the largest value of each swept parameter with which every case fits."""
-    found, cases = document["largest_that_fits"], document["cases"]
+    values, cases = document["largest_that_fits"], document["cases"]
     swept = [name for name in cases[0]["parameters"] if len({repr(case["parameters"][name]) for case in cases}) > 1]
     lines = []
-    for name, value in found.items():
+    for name, value in values.items():
         others = " with every " + " and ".join(other for other in swept if other != name) if len(swept) > 1 else ""
         lines.append(f"no {name} fits{others}" if value is None else f"largest {name} that fits{others}: {value}")
     return lines

@@ -25,7 +25,7 @@ class KernelTelling:
     """Kernels that were compiled after that."""
     counted: int | None = None
     """Compilations by the run's own counter; None without one."""
-    told: int = 0
+    listed: int = 0
     """Compilations with a separate line."""
     refused: list[str] = field(default_factory=list)
     """Lines that say that the driver refused to compile."""
@@ -48,14 +48,14 @@ class KernelTelling:
     @property
     def compilations(self) -> int | None:
         """The number of compilations: the larger of both counts; None if the output says nothing about them."""
-        counts = [count for count in (self.counted, self.told or None) if count is not None]
+        counts = [count for count in (self.counted, self.listed or None) if count is not None]
         return max(counts, default=None)
 
     def _compiled(self, event: Event) -> None:
         if (count := event.whole("count")) is not None:
             self.counted = max(self.counted or 0, count)
             return
-        self.told += 1
+        self.listed += 1
         _keep(self.before if self.warmed is None else self.after, event.values.get("kernel", event.line))
 
 

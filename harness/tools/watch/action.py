@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutation], bundles: Sequence[str]) -> str:
     """Call the command hook, with the refutations as JSON on stdin. Returns the error; empty on success."""
-    told = {
+    document = {
         "job": job.description.get("name"),
         "step": job.step,
         "second": job.at,
@@ -44,13 +44,15 @@ def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutat
     }
     environment = {**os.environ, "HARNESS_WATCH_WHY": refutations[0].why, "HARNESS_WATCH_CHECK": refutations[0].check}
     try:
-        done = subprocess.run(
-            [*words], input=json.dumps(told), text=True, timeout=_HOOK_SECONDS, env=environment, capture_output=True
+        result = subprocess.run(
+            [*words], input=json.dumps(document), text=True, timeout=_HOOK_SECONDS, env=environment, capture_output=True
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the hook {words[0]} failed: {error}"
     return (
-        "" if done.returncode == 0 else f"the hook {words[0]} ended with status {done.returncode}: {done.stderr[-300:]}"
+        ""
+        if result.returncode == 0
+        else f"the hook {words[0]} ended with status {result.returncode}: {result.stderr[-300:]}"
     )
 
 

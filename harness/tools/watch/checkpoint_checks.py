@@ -45,7 +45,7 @@ class CheckpointsOnTime(Check):
 
     def begin(self) -> None:
         self._due: dict[int, float] = {}
-        self._asked = 0
+        self._last_due = 0
 
     def on_time(self) -> None:
         """A save may be slow or asynchronous, so a checkpoint is late only if both limits, time and steps, are
@@ -53,8 +53,8 @@ class CheckpointsOnTime(Check):
         every, job = self.given.checkpoint_every, self.job
         if every is None or not job.description.get("folder"):
             return
-        for step in range(self._asked + every, job.step + 1, every):
-            self._due[step], self._asked, self.judged = job.at, step, True
+        for step in range(self._last_due + every, job.step + 1, every):
+            self._due[step], self._last_due, self.judged = job.at, step, True
         for step, since in list(self._due.items()):
             if step in job.seen:
                 del self._due[step]
@@ -174,11 +174,11 @@ class CheckpointsByRate(_OfCheckpoints):
         reach = given.learning_rate * steps
         name = max(moved, key=lambda tensor: moved[tensor])
         if moved[name] > given.step_factor * reach + 1e-7:
-            said = f"{name} moved by {moved[name]:.3g} in {steps} steps; at a rate of {given.learning_rate:g}"
-            self.refute(f"{checkpoint.name}: {said} that is at most about {reach:.3g}", checkpoint.step)
+            movement = f"{name} moved by {moved[name]:.3g} in {steps} steps; at a rate of {given.learning_rate:g}"
+            self.refute(f"{checkpoint.name}: {movement} that is at most about {reach:.3g}", checkpoint.step)
         elif moved[name] < given.least_movement * given.learning_rate * _fewest(given.warmup_steps, checkpoint):
-            said = f"no element moved by more than {moved[name]:.3g} in {steps} steps"
-            self.refute(f"{checkpoint.name}: {said} at a rate of {given.learning_rate:g}", checkpoint.step)
+            movement = f"no element moved by more than {moved[name]:.3g} in {steps} steps"
+            self.refute(f"{checkpoint.name}: {movement} at a rate of {given.learning_rate:g}", checkpoint.step)
 
 
 def _fewest(warmup: int, checkpoint: Checkpoint) -> float:

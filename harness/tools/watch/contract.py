@@ -118,14 +118,14 @@ def _not_shown(job: Fact, given: Given, trainer: Trainer | None) -> set[str]:
         "checkpoints_unmoved": "initial" not in job["roles"],
         "checkpoints_off_rate": given.optimizer != "adamw" or given.learning_rate is None,
     }
-    found = {name for name, one in lacks.items() if one} | {*job["orders"]["without"]}
+    absent = {name for name, one in lacks.items() if one} | {*job["orders"]["without"]}
     if trainer is None:
-        return found
-    told = {name for rule in trainer.lines if rule.kind is EventKind.STEP
+        return absent
+    reported = {name for rule in trainer.lines if rule.kind is EventKind.STEP
             for name in (rule.keys if rule.keys is not None else rule.pattern.groupindex)}  # fmt: skip
     return (
-        found
-        | {name for name, value in _BY_VALUE.items() if value not in told}
+        absent
+        | {name for name, value in _BY_VALUE.items() if value not in reported}
         | (set() if job["folder"] else _OF_FILES)
     )
 

@@ -92,16 +92,16 @@ def _event(line: bytes) -> Mapping[str, Any]:
 
 def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of new events; `launches` are all of the process so far."""
-    told = Recording(tuple(events))
-    said = Recording(tuple(event for event in events if event["event"] != "totals"))
-    refused = [event for event in told.out_of_memory if not event.startswith(_ON_HOST)]
-    found: dict[str, Any] = {
+    recording = Recording(tuple(events))
+    new = Recording(tuple(event for event in events if event["event"] != "totals"))
+    refused = [event for event in recording.out_of_memory if not event.startswith(_ON_HOST)]
+    counts: dict[str, Any] = {
         "started": sum(event["event"] == "start" for event in events),
-        "ready": told.processes,
-        "launches": told.launches,
-        "images": [*said.ptx[:_SHOWN]],
-        "loaded": told.modules,
+        "ready": recording.processes,
+        "launches": recording.launches,
+        "images": [*new.ptx[:_SHOWN]],
+        "loaded": recording.modules,
         "refused": refused[:_SHOWN],
-        "unseen": [*said.unseen[:_SHOWN]],
+        "unseen": [*new.unseen[:_SHOWN]],
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in counts.items() if value}

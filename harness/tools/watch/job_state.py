@@ -194,7 +194,7 @@ class JobState:
         self.broken: list[Fact] = []
         self.failed = ""
         """Why a fact could not be taken; empty if all could."""
-        self.told: list[Refutation] = []
+        self.reported: list[Refutation] = []
         """The refutations that are facts already."""
         self.checks: tuple[Check, ...] = tuple(kind(self) for kind in checks)
 
@@ -299,7 +299,7 @@ class JobState:
             self.description = fact
             self.telling = Telling(self._on_step, fact.get("first_step", 1), fact.get("every", 1))
         elif kind == "refuted":
-            self.told.append(Refutation(fact["check"], fact["step"], fact["at"], fact["why"]))
+            self.reported.append(Refutation(fact["check"], fact["step"], fact["at"], fact["why"]))
         elif kind in ("sealed", "acted", "broken"):
             getattr(self, kind).append(fact)
         if not self.is_over:

@@ -55,9 +55,9 @@ class ListedJob:
         if not job.is_over and not self.is_watched and "trainer" in job.description:
             state += " and has no watcher; harness watch --resume continues"
         saved = saved_gpu_seconds(job) / 3600
-        told = f"refuted: {refuted_line(job)}" if job.refutations else "nothing is refuted"
-        told += f"; saved {saved:.2f} GPU-hours" if saved else ""
-        return f"{self.folder.name}: {job.description.get('name', '?')}  {place_line(job)}  {state}; {told}"
+        result = f"refuted: {refuted_line(job)}" if job.refutations else "nothing is refuted"
+        result += f"; saved {saved:.2f} GPU-hours" if saved else ""
+        return f"{self.folder.name}: {job.description.get('name', '?')}  {place_line(job)}  {state}; {result}"
 
 
 def total_line(jobs: Sequence[ListedJob]) -> str:
@@ -66,8 +66,8 @@ def total_line(jobs: Sequence[ListedJob]) -> str:
     refuted = sum(bool(job.job.refutations) for job in jobs)
     ended = sum(job.job.is_over and job.job.was_ended for job in jobs)
     saved = sum(saved_gpu_seconds(job.job) for job in jobs) / 3600
-    told = f"{counted(len(jobs), 'job')}, {running} running, {refuted} refuted"
-    return f"{told}, {ended} ended early: {saved:.2f} GPU-hours saved"
+    counts = f"{counted(len(jobs), 'job')}, {running} running, {refuted} refuted"
+    return f"{counts}, {ended} ended early: {saved:.2f} GPU-hours saved"
 
 
 def listed(since: float = 0.0, *, over: bool = True) -> Iterator[ListedJob | str]:

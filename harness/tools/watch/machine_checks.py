@@ -242,13 +242,13 @@ class DeviceTrue(Check):
     source = "the device that was asked for"
 
     def on_time(self) -> None:
-        told = self.job.telling.ran.get("device", "").lower()
-        if not told or not self.given.device:
+        device = self.job.telling.ran.get("device", "").lower()
+        if not device or not self.given.device:
             return
         self.judged = True
-        runs = "cuda" if told.startswith(("cuda", "gpu")) else told
+        runs = "cuda" if device.startswith(("cuda", "gpu")) else device
         if runs != self.given.device and not self.found:
-            self.refute(f"{self.given.device} was asked for, and the output says {told}")
+            self.refute(f"{self.given.device} was asked for, and the output says {device}")
 
 
 class EndsWell(Check):

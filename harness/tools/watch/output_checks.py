@@ -174,31 +174,31 @@ class StepsTrue(Check):
 
     def begin(self) -> None:
         self._before, self._others = 0, 0
-        self._told = False
+        self._is_reported = False
 
     def on_step(self, step: StepAt) -> None:
         """A run that resumes at a checkpoint repeats the steps after it."""
         self.judged = True
-        asked, total = self.given.steps, step.values.get("total")
+        requested, total = self.given.steps, step.values.get("total")
         if step.step <= self._before and step.step - 1 not in self.job.seen:
             self.refute(f"step {step.step} comes after step {self._before}, and there is no checkpoint to resume at")
-        if not self._told and asked is not None:
-            self._others = self._others + 1 if total is not None and total != asked else 0
+        if not self._is_reported and requested is not None:
+            self._others = self._others + 1 if total is not None and total != requested else 0
             if self._others == 2:  # two processes may garble a line
-                self._told = True
-                self.refute(f"the run is of {total:g} steps, and {asked} were asked for", step.step)
-            elif step.step > asked:
-                self._told = True
-                self.refute(f"{asked} steps were asked for, and this is step {step.step}", step.step)
+                self._is_reported = True
+                self.refute(f"the run is of {total:g} steps, and {requested} were asked for", step.step)
+            elif step.step > requested:
+                self._is_reported = True
+                self.refute(f"{requested} steps were asked for, and this is step {step.step}", step.step)
         self._before = step.step
 
     def on_end(self, status: int | None) -> None:
         """A job that failed or was ended legitimately has fewer steps."""
-        if said := self.job.telling.contradiction:
-            self.refute(said)
-        made, asked = self.job.made, self.given.steps
-        if status == 0 and asked is not None and made is not None and made < asked and not self._told:
-            self.refute(f"the run ended after {made} steps, and {asked} were asked for")
+        if contradiction := self.job.telling.contradiction:
+            self.refute(contradiction)
+        made, requested = self.job.made, self.given.steps
+        if status == 0 and requested is not None and made is not None and made < requested and not self._is_reported:
+            self.refute(f"the run ended after {made} steps, and {requested} were asked for")
 
 
 class RatesScheduled(Check):

@@ -60,14 +60,14 @@ class Judge:
         Args:
             facts: the file with the job's facts, to which `add` appends. say: called with each line for the user.
         """
-        told, known = (
-            {(refutation.check, refutation.step, refutation.why) for refutation in job.told},
-            {refutation.check for refutation in job.told},
+        reported, checks = (
+            {(refutation.check, refutation.step, refutation.why) for refutation in job.reported},
+            {refutation.check for refutation in job.reported},
         )
         for refutation in [
             refutation
             for refutation in job.refutations
-            if (refutation.check, refutation.step, refutation.why) not in told
+            if (refutation.check, refutation.step, refutation.why) not in reported
         ]:
             self._is_open = True
             add(
@@ -79,9 +79,9 @@ class Judge:
                     "why": refutation.why,
                 }
             )
-            if refutation.check not in known:
+            if refutation.check not in checks:
                 say(f"REFUTED  {refutation.check}: {refutation.text}")
-            known.add(refutation.check)
+            checks.add(refutation.check)
         if not self._is_open and not job.is_over:
             return
         new = self._news(job)
@@ -92,8 +92,8 @@ class Judge:
             fact, undecided = self._sealed(claim, clauses, job, facts)
             add(fact)
             why = ", ".join(clauses) or (undecided and f"not decided: {', '.join(undecided)}")
-            said = f"{fact['verdict']}  {fact['claim']}" + (f": {why}" if why else "")
-            say(f"{said}  {fact['problem'] or fact['bundle']}")
+            verdict = f"{fact['verdict']}  {fact['claim']}" + (f": {why}" if why else "")
+            say(f"{verdict}  {fact['problem'] or fact['bundle']}")
         self._is_open = False
 
     def _news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:

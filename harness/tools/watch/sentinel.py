@@ -172,7 +172,7 @@ class Sentinel:
     @property
     def refuted(self) -> Refutation | None:
         """The first refutation; None without one."""
-        return self.job.told[0] if self.job.told else None
+        return self.job.reported[0] if self.job.reported else None
 
     def _raise(self) -> None:
         refuted = self.refuted
@@ -265,6 +265,6 @@ def is_refuted(sentinel: Sentinel | None, step: int, **values: Any) -> bool:
     group = torch.distributed
     if not group.is_available() or not group.is_initialized() or group.get_world_size() == 1:
         return stops
-    said = torch.tensor([int(stops)], device="cuda" if group.get_backend() == "nccl" else "cpu")
-    group.broadcast(said, 0)
-    return bool(said.item())
+    decision = torch.tensor([int(stops)], device="cuda" if group.get_backend() == "nccl" else "cpu")
+    group.broadcast(decision, 0)
+    return bool(decision.item())

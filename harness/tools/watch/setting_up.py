@@ -184,9 +184,9 @@ def resume(state: Path, say: Say, show: Show) -> Watcher:
 
 
 def _orders(job: Fact) -> Orders:
-    told = job["orders"]
-    words = {"action": Action(told["action"]), "hook": tuple(told["hook"]), "without": frozenset(told["without"])}
-    return Orders(**{**told, **words})
+    stored = job["orders"]
+    words = {"action": Action(stored["action"]), "hook": tuple(stored["hook"]), "without": frozenset(stored["without"])}
+    return Orders(**{**stored, **words})
 
 
 def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Host, facts: Path) -> Judge:

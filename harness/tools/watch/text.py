@@ -29,8 +29,8 @@ def rest_seconds(job: JobState, step: int, at: float) -> float | None:
     """
     if job.is_over and not job.was_ended:
         return job.at - at
-    asked, pace = job.given.steps, job.pace
-    return None if asked is None or pace is None else max(asked - step, 0) * pace
+    requested, pace = job.given.steps, job.pace
+    return None if requested is None or pace is None else max(requested - step, 0) * pace
 
 
 def gpus_of(job: JobState) -> int:
@@ -64,9 +64,9 @@ def summary(job: JobState) -> Iterator[str]:
     yield f"{job.description.get('name', 'job')}: {counted(job.step, 'step')} in {duration_text(job.at)}; {ended}"
     for first, more in first_refutations(job):
         yield f"  {first.check}: refuted at {_place(job, first)}: {first.why}{more}"
-        rest = rest_seconds(job, first.step, first.at)
-        if rest:
-            yield f"    the rest of the run costs another {cost_text(job, rest)}"
+        seconds = rest_seconds(job, first.step, first.at)
+        if seconds:
+            yield f"    the rest of the run costs another {cost_text(job, seconds)}"
     for fact in job.acted:
         yield f"  {fact['action']} at second {fact['at']:.1f}: {fact['what']}"
     holds = [check.name for check in job.checks if check.judged and not check.found]

@@ -32,7 +32,7 @@ class HarnessCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Begin."""
         schedule = str(getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type))
-        asked = {
+        requested = {
             "steps": state.max_steps,
             "learning_rate": args.learning_rate,
             "warmup_steps": args.get_warmup_steps(state.max_steps),
@@ -40,7 +40,7 @@ class HarnessCallback(TrainerCallback):
             "optimizer": "adamw" if "adamw" in str(args.optim) else "",
         }
         if state.is_world_process_zero:
-            self.sentinel = Sentinel(self._name, **{**asked, **self._options})
+            self.sentinel = Sentinel(self._name, **{**requested, **self._options})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
         """Report a logged step."""

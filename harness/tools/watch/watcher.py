@@ -90,7 +90,7 @@ class Watcher:
     """Called with each line for the user."""
     write_page: Callable[[JobState], None] | None = None
     _sample_at: float = field(default=-1e9, init=False)
-    _asked: float = field(default=-1e9, init=False)
+    _slurm_read_at: float = field(default=-1e9, init=False)
     _drawn: float = field(default=-1e9, init=False)
     _changed: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
@@ -139,8 +139,8 @@ class Watcher:
         interval = min(max(self.orders.interval, self._cost / _SHARE), _RARER * self.orders.interval)
         until = time.monotonic() + interval * min(2**self._failures, _LATEST)
         process = self.readers.process
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, _NAP))
+        while (remaining := until - time.monotonic()) > 0:
+            time.sleep(min(remaining, _NAP))
             if process is not None and not process.is_alive and not self._failures:
                 return
 
@@ -213,9 +213,9 @@ class Watcher:
         if process is not None:
             return None if process.is_alive else "ended"
         if self.orders.slurm:
-            if now - self._asked < _SLURM_EVERY:
+            if now - self._slurm_read_at < _SLURM_EVERY:
                 return None
-            self._asked = now
+            self._slurm_read_at = now
             state = slurm_state(self.orders.slurm)
             return "left Slurm's queue" if state == "" else None
         quiet = now - self._changed
@@ -227,8 +227,8 @@ class Watcher:
         """Report refutations, seal them, and act."""
         job = self.job
         self.judge.conclude(job, self.facts.path, self.add, self.say)
-        if job.told and not job.acted:
-            self._act(job.told, [fact["bundle"] for fact in job.sealed])
+        if job.reported and not job.acted:
+            self._act(job.reported, [fact["bundle"] for fact in job.sealed])
 
     def _act(self, refutations: Sequence[Refutation], bundles: Sequence[str]) -> None:
         """Perform the action once.

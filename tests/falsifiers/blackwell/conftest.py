@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from falsifiers.blackwell.ptx import external
 from falsifiers.blackwell.reference.host_device import HostDevice
 from falsifiers.blackwell.reference.kernel_archive import Archive, build
 from falsifiers.blackwell.reference.kernel_cache import KernelCache
@@ -15,6 +16,9 @@ from falsifiers.blackwell.reference.kernels.catalogue import add, rms_norm
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+from tests.falsifiers.blackwell.archived.engines import AnyGpu
+from tests.falsifiers.blackwell.watched import PROJECT
+from tests.tools.recorder.fakes import Fakes
 
 SPECS = (add(), rms_norm(64, 1e-6))
 SMS = (90, 121)
@@ -71,3 +75,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def archive(built: Path, tmp_path: Path) -> Archive:
     """A copy of that archive, which a test may damage."""
     return Archive.open(Path(shutil.copytree(built, tmp_path / "archive")))
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    """A fake CUDA driver and its libraries, built once for a module."""
+    return Fakes(tmp_path_factory.mktemp("fakes"))
+
+
+@pytest.fixture
+def fake_driver(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs find the fake driver, and NVML one process."""
+    for name, value in fakes.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(PROJECT.root)
+    monkeypatch.setattr(external, "DeviceWatch", AnyGpu)

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from falsifiers.blackwell.ptx import external
 from harness import NotMeasured, Setting
 from harness.authoring.faults import SubjectFault
 from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
@@ -19,18 +16,8 @@ from harness.contract.project import Project
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
-from tests.falsifiers.blackwell.archived.engines import AnyGpu
-from tests.tools.recorder.fakes import Fakes
 
 PROJECT = Project.find(Path(__file__).parent)
-
-
-def use_fakes(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let programs find the fake driver, and NVML one process."""
-    for name, value in fakes.variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(PROJECT.root)
-    monkeypatch.setattr(external, "DeviceWatch", AnyGpu)
 
 
 def judged(

@@ -23,17 +23,8 @@ from tests.tools.recorder.fakes import Fakes
 
 HERE = Path(__file__).parent
 FALSIFIERS = {"CUBLAS": cublas.falsify, "ALLOC": alloc.falsify, "PREWARM": prewarm.falsify}
+pytestmark = pytest.mark.usefixtures("fake_driver")
 CONTRACTS = {name: PROJECT.contract(f"F-BLACKWELL-ENGINE-{name}-001") for name in FALSIFIERS}
-
-
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
-    return Fakes(tmp_path_factory.mktemp("fakes"))
-
-
-@pytest.fixture(autouse=True)
-def _machine(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched.use_fakes(fakes, monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -15,20 +15,10 @@ from harness.judging.verdict import Fate, fate_of
 from tests.falsifiers.blackwell import watched
 from tests.falsifiers.blackwell.archived.engines import AnyGpu
 from tests.falsifiers.blackwell.watched import PROJECT, failed
-from tests.tools.recorder.fakes import Fakes
 
 CONTRACT = PROJECT.contract("F-BLACKWELL-PTX-001")
+pytestmark = pytest.mark.usefixtures("fake_driver")
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
-
-
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
-    return Fakes(tmp_path_factory.mktemp("fakes"))
-
-
-@pytest.fixture(autouse=True)
-def _machine(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched.use_fakes(fakes, monkeypatch)
 
 
 def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
