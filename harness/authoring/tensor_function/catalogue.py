@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.authoring.tensor_function import (
-    relation_contexts,
+    relation_call_history,
     relation_cuda,
     relation_layouts,
-    relation_rows,
-    relation_state,
+    relation_many_rows,
+    relation_torch_modes,
     relation_values,
 )
 from harness.authoring.tensor_function.adversary import Adversary, DeviceLost, Findings
@@ -65,9 +65,9 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "value": Relation(relation_values.value),
     "gradient": Relation(relation_values.gradient),
     "sizes": Relation(relation_values.sizes),
-    "history": Relation(relation_state.history),
-    "refilled": Relation(relation_state.refilled),
-    "repeats": Relation(relation_state.repeats),
+    "history": Relation(relation_call_history.history),
+    "refilled": Relation(relation_call_history.refilled),
+    "repeats": Relation(relation_call_history.repeats),
     "layouts": Relation(relation_layouts.layouts),
     "upstream_layouts": Relation(relation_layouts.upstream_layouts),
     "same_tensor_twice": Relation(relation_values.same_tensor_twice),
@@ -76,12 +76,12 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "nan_stays_apart": Relation(relation_values.nan_stays_apart),
     "indices_checked": Relation(relation_values.indices_checked),
     "arguments_checked": Relation(relation_values.arguments_checked),
-    "no_grad_modes": Relation(relation_contexts.no_grad_modes),
-    "autocast": Relation(relation_contexts.autocast),
-    "compiled": Relation(relation_contexts.compiled),
-    "double_backward": Relation(relation_contexts.double_backward),
-    "operator_check": Relation(relation_contexts.operator_check),
-    "no_growth": Relation(relation_state.no_growth),
+    "no_grad_modes": Relation(relation_torch_modes.no_grad_modes),
+    "autocast": Relation(relation_torch_modes.autocast),
+    "compiled": Relation(relation_torch_modes.compiled),
+    "double_backward": Relation(relation_torch_modes.double_backward),
+    "operator_check": Relation(relation_torch_modes.operator_check),
+    "no_growth": Relation(relation_call_history.no_growth),
     "inputs_kept": Relation(inputs_kept),
     "settings_kept": Relation(settings_kept),
     "no_shared_memory": Relation(no_shared_memory),
@@ -96,7 +96,7 @@ RELATIONS: Final[Mapping[str, Relation]] = {
 ON_REQUEST: Final[Mapping[str, Relation]] = {
     "shapes_checked": Relation(relation_values.shapes_checked),
     "larger": Relation(relation_values.larger),
-    "many_rows": Relation(relation_rows.many_rows, needs_gpu=True),
+    "many_rows": Relation(relation_many_rows.many_rows, needs_gpu=True),
 }
 """Relations that are tested only by name: many kernels leave checks to their callers, and sizes take long."""
 
