@@ -45,16 +45,16 @@ def _part(text: str) -> tuple[int, int]:
 @device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every trial.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and of the sample."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of the trials and of the sample."
 )
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="The number of concurrent trials.")
 @click.option(
     "--crowded",
     is_flag=True,
     help="Also run claims with an exclusive lease side by side: right if their profile measures neither time nor a "
     "device's memory.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only a fair sample of N defects.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only a representative sample of N defects.")
 @click.option("--part", type=_part, default="1/1", metavar="K/N", help="Try only the K-th of N parts of the sample.")
 @click.option(
     "--again",

@@ -29,9 +29,18 @@ _GIB = 1024**3
 @click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="NAME=V,V,…", help="Predict once for each of these values.")
 @click.option("--device", default="H200", show_default=True, metavar="NAME", help="The GPU to assume.")
-@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Of how many it is the first.")
 @click.option(
-    "--device-memory", type=click.FloatRange(min=0, min_open=True), metavar="GiB", help="Its memory, if not all of it."
+    "--ranks",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The number of ranks; the process is rank 0.",
+)
+@click.option(
+    "--device-memory",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GiB",
+    help="The available memory, if less than the GPU's.",
 )
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with the memory over time.")
