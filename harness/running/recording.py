@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -152,7 +153,7 @@ class Recorder:
                 "stderr": _log_identity(trials.subject.stderr),
             },
             series=series_of(trials.subject),
-            command=mask(request.command or f"{self._command} {contract.id}"),
+            command=mask(_with_interpreter(request.command or f"{self._command} {contract.id}")),
         )
 
     def _commit_of(self, contract: Contract, sources: Mapping[str, str]) -> RecordedCommit:
@@ -228,6 +229,12 @@ def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | 
         round(trial.seconds, 3) if trial else None,
         outcome.values,
     )
+
+
+def _with_interpreter(command: str) -> str:
+    """Return a command with the variable that makes Triton run kernels without a GPU, where it is set."""
+    value = os.environ.get("TRITON_INTERPRET", "0")
+    return command if value in ("", "0") else f"TRITON_INTERPRET={value} {command}"
 
 
 def _log_identity(log: Log) -> LogIdentity:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any, Final
 
 import torch._inductor.pattern_matcher  # noqa: F401 - torch.compile imports it at its first call, in two seconds
@@ -48,7 +46,14 @@ def falsify(trial: Trial[Caller]) -> None:
     reported: dict[str, int] = {}
 
     def tell(findings: Findings) -> None:
-        """Measure new violations at once, since a trial may end with the first one."""
+        """Measure new violations at once, since a trial may end with the first one.
+
+        Raises:
+            NotMeasured: the function accepts no dtype, for want of a GPU.
+        """
+        if findings.accepted == () and not is_on_gpu and _wants_gpu(refused := findings.refused["value"]):
+            hint = "a Triton kernel needs TRITON_INTERPRET=1 before the command, or a GPU: "
+            raise NotMeasured(f"no GPU is used; {hint}{'; '.join(refused)}")
         for name, problems in findings.violations.items():
             if name in names and len(problems) > reported.get(name, 0):
                 reported[name] = len(problems)
@@ -59,8 +64,6 @@ def falsify(trial: Trial[Caller]) -> None:
         results = try_relations(function, names, device=trial.device, seed=trial.seed, guard=guard, tell=tell)
     except UnfitReference as error:
         raise NotMeasured(str(error)) from error
-    if results.accepted == () and not is_on_gpu and _lacks_interpreter():
-        raise NotMeasured(f"Triton has no GPU here; set TRITON_INTERPRET=1: {'; '.join(results.refused['value'])}")
     violations: dict[str, Any] = {name: results.violations.get(name, []) for name in names}
     lines = []
     for name in names:
@@ -84,6 +87,6 @@ def falsify(trial: Trial[Caller]) -> None:
     trial.resolve(device="cuda" if is_on_gpu else "cpu")
 
 
-def _lacks_interpreter() -> bool:
-    """Whether the function's process has imported Triton, whose kernels need a GPU or the interpreter."""
-    return "triton" in sys.modules and os.environ.get("TRITON_INTERPRET", "0") in ("", "0")
+def _wants_gpu(refused: list[str]) -> bool:
+    """Whether Triton or torch refused a call because there is no GPU, or one that works, in these words of theirs."""
+    return any(words in text for text in refused for words in ("active drivers", "NVIDIA driver", "CUDA"))

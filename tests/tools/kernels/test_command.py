@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
 
 KERNELS = """
+import torch
 import torch.nn.functional as F
 
 BLOCK = 24
@@ -26,6 +28,17 @@ def cached(gate, up):
     if key not in KEPT:
         KEPT[key] = silu_mul(gate, up)
     return KEPT[key].clone()
+
+def on_cuda(gate, up):
+    if gate.dtype == torch.float64:
+        raise TypeError("float64 is not supported")
+    return silu_mul(gate.to("cuda:0"), up.to("cuda:0"))
+
+def on_triton(gate, up):
+    raise RuntimeError("0 active drivers ([]). There should only be one.")
+
+def on_nothing(gate, up):
+    raise RuntimeError("no")
 """
 REFERENCE = """
 import torch
@@ -116,3 +129,17 @@ def test_a_reference_that_rounds_measures_nothing(folder: Path) -> None:
     done = harness(folder, "kernel", "check", "mine.kernels:silu_mul", "--against", "mine.reference:rounding", *SMALL)
     assert done.returncode == ExitStatus.NOT_MEASURED
     assert "float32" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "isolated"),
+    [("cuda", "NOT_MEASURED", []), ("triton", "NOT_MEASURED", ["--isolate"]), ("nothing", "FAIL", [])],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU would run it")
+def test_a_kernel_that_lacks_its_gpu_is_not_refuted(folder: Path, name: str, verdict: str, isolated: list[str]) -> None:
+    """A function that refuses every call for another reason is."""
+    small = ("--largest", "128", "--device", "cpu", "--no-mutants")
+    names = [f"mine.kernels:on_{name}", "--against", "mine.reference:silu_mul", *small]
+    done = harness(folder, "kernel", "check", *names, *isolated)
+    assert done.returncode == ExitStatus[verdict], done.stdout + done.stderr
+    assert ("TRITON_INTERPRET=1" in done.stdout) == (verdict == "NOT_MEASURED")
