@@ -48,7 +48,15 @@ def _subject(
             return Subject(overrides=changed) if changed else None
         return Subject.at(checked_subject(text, project), changed)
     own, others = _split(parameters, named_subject, contract)
-    return named_subject.subject(contract, project, own, overrides(others, [contract]))
+    try:
+        changed = overrides(others, [contract])
+    except click.BadParameter as error:
+        if shared := ", ".join(name for name in others if name in named_subject.parameters):
+            raise _refused(
+                f"{error.message}; if {shared} is your trainer's own, give it another name there", "-P"
+            ) from error
+        raise
+    return named_subject.subject(contract, project, own, changed)
 
 
 def checked_subject(text: str, project: Project) -> str:

@@ -62,3 +62,13 @@ def test_allowed(folder: Path, given: str) -> None:
     """A value within the bounds runs. A mutant may have a value that a user may not choose."""
     done = harness(folder, "run", CLAIM, "-P", given)
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+
+
+def test_a_trainers_parameter_may_have_the_name_of_the_claims(folder: Path) -> None:
+    """The claim's is meant, so its bounds hold; the text names the remedy."""
+    trainer = 'name = "mine"\n[parameters]\nitems = 1\n[command]\nline = ["{python}", "{items}"]\n'
+    step = "[[log.line]]\nevent = \"step\"\npattern = 'step (?P<step>[0-9]+)'\n[files]\nexport = \"{output}/model\"\n"
+    (folder / "mine.toml").write_text(trainer + step)
+    done = harness(folder, "run", CLAIM, "--subject", "command:mine.toml", "-P", "items=-1")
+    assert done.returncode == ExitStatus.REFUSED, done.stdout
+    assert "at most 50 numbers; if items is your trainer's own, give it another name there" in done.stderr
