@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.claim_folder import claim_of
 from harness.contract.contract_annotations import Refutation
@@ -46,6 +47,8 @@ class BundleResult:
     """What the claim stands in for, as the project's contract says; empty if nothing or unknown."""
     refutation: Refutation | None = None
     """The refutation of the project's contract that speaks of this run."""
+    sealed: Contract | None = None
+    """The bundle's own contract; None for a PASS, whose clauses need no words, and without a record."""
 
     @property
     def is_known(self) -> bool:
@@ -82,7 +85,9 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
     stated = {} if project is None else {name: _stated(project, path) for name, path in files.items()}
     results = []
     for verification in verifications:
-        record = Bundle(verification.path).record if verification.accepted else None
+        bundle = Bundle(verification.path)
+        record = bundle.record if verification.accepted else None
+        sealed = None if record is None or record.verdict is Verdict.PASS else bundle.contract
         own = files.get(verification.id or "") or (verification.path / CONTRACT if record is not None else None)
         if own is not None and own not in contracts:
             contracts[own] = ContractFile.at(own)
@@ -90,7 +95,7 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
         refutation = None if contract is None or record is None else record.refutation(contract)
         stands_in_for = "" if contract is None else contract.stands_in_for
         file = UNKNOWN if own is None else contracts[own]
-        results.append(BundleResult(verification, record, file, stands_in_for, refutation))
+        results.append(BundleResult(verification, record, file, stands_in_for, refutation, sealed))
     results.sort(key=lambda result: result.record.started if result.record else "", reverse=True)
     return sorted(results, key=lambda result: result.name)
 

@@ -141,8 +141,14 @@ def _against(bundle: BundleResult) -> Iterator[str]:
         if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)
     ]
     _, unmeasured = wrong(record.clauses)
-    parts = [head, new, _list([*([] if lived else why(record)), *filter(None, [unmeasured]), *lived])]
-    parts += [_reproduce(record), _caveats(bundle, record)]
+    claim = "" if bundle.sealed is None else f"Claimed: {markdown(cut(bundle.sealed.claim, _LONGEST))}"
+    parts = [
+        head,
+        new,
+        claim,
+        _list([*([] if lived else why(record, bundle.sealed)), *filter(None, [unmeasured]), *lived]),
+    ]
+    parts += [_reproduce(record), f"Bundle: {code_span(bundle.path.name)}", _caveats(bundle, record)]
     yield "\n\n".join(part for part in parts if part)
 
 

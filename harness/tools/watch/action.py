@@ -48,12 +48,10 @@ def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutat
             [*words], input=json.dumps(document), text=True, timeout=_HOOK_SECONDS, env=environment, capture_output=True
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the hook {words[0]} failed: {error}"
-    return (
-        ""
-        if result.returncode == 0
-        else f"the hook {words[0]} ended with status {result.returncode}: {result.stderr[-300:]}"
-    )
+        return f"the hook {words[-1]} failed: {error}"
+    if result.returncode == 0:
+        return ""
+    return f"the hook {words[-1]} ended with status {result.returncode}: {result.stderr[-300:]}"
 
 
 def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float) -> tuple[bool, str]:

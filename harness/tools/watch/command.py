@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 import time
@@ -50,7 +49,7 @@ _PATH = click.Path(path_type=Path)
     show_default=True,
     help="What to do about the first refutation.",
 )
-@click.option("--hook", default="", metavar="COMMAND", help="Called on a refutation; gets JSON on stdin.")
+@click.option("--hook", default="", metavar="COMMAND", help="Run by sh on a refutation; gets JSON on stdin.")
 @click.option("--grace", type=duration, default="60s", show_default=True, help="From SIGTERM to SIGKILL.")
 @click.option("--without", multiple=True, metavar="CHECK", help="Leave a check out.")
 @click.option("--every", type=duration, default="2s", show_default=True, help="Time between two polls.")
@@ -130,7 +129,7 @@ def command(
             if action == Action.NOTIFY and not hook:
                 raise click.UsageError("--on-refute notify needs --hook COMMAND")
             values = {key: value_of(text) for key, text in named_texts(parameters, "-P").items()}
-            orders = Orders(Action(action), tuple(shlex.split(hook)), grace, slurm, every, max(every, 1.0),
+            orders = Orders(Action(action), ("sh", "-c", hook) if hook else (), grace, slurm, every, max(every, 1.0),
                             without=frozenset(without))  # fmt: skip
             folder = attach or output
             asked = Asked(

@@ -88,10 +88,13 @@ class Judge:
         own = self._claims[0]
         if job.is_over and not new and not any(fact["claim"] == own.contract.id for fact in job.sealed):
             new = [(own, ())]
+        needs = {check.name: f" (needs {check.needs.replace('`', '')})" for check in job.checks}
         for claim, clauses in new:
             fact, undecided = self._sealed(claim, clauses, job, facts)
             add(fact)
-            why = ", ".join(clauses) or (undecided and f"not decided: {', '.join(undecided)}")
+            why = ", ".join(clauses) or (
+                undecided and f"not decided: {', '.join(name + needs.get(name, '') for name in undecided)}"
+            )
             verdict = f"{fact['verdict']}  {fact['claim']}" + (f": {why}" if why else "")
             say(f"{verdict}  {fact['problem'] or fact['bundle']}")
         self._is_open = False
