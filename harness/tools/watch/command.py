@@ -159,8 +159,8 @@ def command(
     return _status(watcher.job)
 
 
-class _Left(Exception):
-    """The user ended the watcher, and the job continues."""
+class _Left(BaseException):
+    """The user ended the watcher, and the job continues. A `BaseException`, so that no poll catches it."""
 
 
 def _pass_on_signals(watcher: Watcher) -> None:

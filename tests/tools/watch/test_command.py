@@ -9,18 +9,21 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus, Outcome, Verdict
+from harness.tools.watch import command
 from harness.tools.watch.checks import state_of
 from harness.tools.watch.facts import FACTS, Fact, FactFile, WatchedAlready, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.listing import listed, total_line
 from harness.tools.watch.planted import GIVEN, planted
 from harness.tools.watch.text import saved_gpu_seconds, summary
+from harness.tools.watch.watcher import Watcher
 from tests.cli.harness_command import environment, harness
 from tests.contracts import IDENTIFIER
 from tests.tools.watch.jobs import bundles, job_line, project_of, watch_words
@@ -316,3 +319,15 @@ def test_a_course_follows_from_the_facts_alone(tmp_path: Path) -> None:
             for fact in planted(defect):
                 facts.append(fact)
         assert state_of(facts_in(path), GIVEN).refutations == state_of(planted(defect), GIVEN).refutations
+
+
+def test_a_signal_in_a_poll_ends_a_watcher_of_another_ones_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no failure of the poll, after which the watcher would go on."""
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    watcher = object.__new__(Watcher)
+    watcher.readers = SimpleNamespace(process=None)  # type: ignore[assignment]
+    watcher.poll = lambda: handlers[signal.SIGTERM](signal.SIGTERM, None)  # type: ignore[method-assign]
+    command._pass_on_signals(watcher)
+    with pytest.raises(command._Left):
+        watcher.run()
