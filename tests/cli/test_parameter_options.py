@@ -67,7 +67,7 @@ def test_allowed(folder: Path, given: str) -> None:
 def test_a_trainers_parameter_may_have_the_name_of_the_claims(folder: Path) -> None:
     """The claim's is meant, so its bounds hold; the text names the remedy."""
     trainer = 'name = "mine"\n[parameters]\nitems = 1\n[command]\nline = ["{python}", "{items}"]\n'
-    step = "[[log.line]]\nevent = \"step\"\npattern = 'step (?P<step>[0-9]+)'\n[files]\nexport = \"{output}/model\"\n"
+    step = '[[log.line]]\nevent = "step"\npattern = \'step (?P<step>[0-9]+)\'\n[files]\nexport = "{output}/model"\n'
     (folder / "mine.toml").write_text(trainer + step)
     done = harness(folder, "run", CLAIM, "--subject", "command:mine.toml", "-P", "items=-1")
     assert done.returncode == ExitStatus.REFUSED, done.stdout
