@@ -19,6 +19,7 @@ from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.claim_folder import contract_of
+from harness.contract.imports import imported_files
 from harness.contract.project import Project
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.lint.patches import about_patches
@@ -116,9 +117,13 @@ def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Findi
         lint_findings = [finding.to_json() for finding in findings]
         return strictjson.dumps(lint_findings).encode("utf-8", "backslashreplace")
 
+    def works() -> Iterator[Callable[[], bytes]]:
+        for contract in contracts:
+            imported_files(contract.falsifier, project.search_of(contract.path))  # all forks know the files it parses
+            yield partial(work, contract)
+
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
-        works = [partial(work, contract) for contract in contracts]
-        for contract, answer in zip(contracts, isolated_all(works, LIMITS, os.cpu_count() or 1), strict=True):
+        for contract, answer in zip(contracts, isolated_all(works(), LIMITS, os.cpu_count() or 1), strict=True):
             if isinstance(answer, Stopped):
                 lint_findings = [undecided(f"its check {answer}")]
             else:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import final
+from functools import lru_cache
+from typing import Any, final
 
 from harness.base.json_dataclass import JsonDataclass
 
@@ -49,7 +50,7 @@ class Patch(JsonDataclass):
         ((at, length, indentation),) = occurrences
         changed = source[:at] + _indented(self.after, indentation) + source[at + length :]
         try:
-            same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source))
+            same = _same(_parsed(source), ast.parse(changed), source.count("\n", 0, at) + 1)
         except (SyntaxError, ValueError) as error:
             raise PatchError(f"{self.module} is not Python with the patch: {error}") from error
         if same:
@@ -61,7 +62,7 @@ class Patch(JsonDataclass):
         if not self.within:
             return 0, len(source)
         try:
-            nodes: list[ast.AST] = [ast.parse(source)]
+            nodes: list[ast.AST] = [_parsed(source)]
         except (SyntaxError, ValueError) as error:
             raise PatchError(f"{self.module} is not Python: {error}") from error
         for name in self.within.split("."):
@@ -84,6 +85,25 @@ def patched(source: str, patches: Iterable[Patch]) -> str:
     for patch in patches:
         source = patch.applied(source)
     return source
+
+
+@lru_cache(maxsize=8)
+def _parsed(source: str) -> ast.Module:
+    """The tree of a source. Many patches change the same one."""
+    return ast.parse(source)
+
+
+def _same(old: Any, new: Any, line: int) -> bool:
+    """Whether two trees are equal. Their texts are equal above a line, so no statement that ends there is compared."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, list):
+        return len(old) == len(new) and all(_same(*pair, line) for pair in zip(old, new, strict=True))
+    if not isinstance(old, ast.AST):
+        return bool(old == new)
+    if isinstance(old, ast.stmt) and max(old.end_lineno or line, new.end_lineno or line) < line:
+        return True
+    return all(_same(getattr(old, name, None), getattr(new, name, None), line) for name in old._fields)
 
 
 def _defined(node: ast.AST) -> Iterator[_Definition]:

@@ -67,6 +67,13 @@ def test_a_decorator_and_the_module_itself_can_change() -> None:
     assert "LIMIT = 4\n" in changed("", "LIMIT = 3", "LIMIT = 4")
 
 
+def test_a_statement_above_the_changed_line_can_grow() -> None:
+    """An `else` belongs to the `if` above it."""
+    source = "if LIMIT:\n    total = 1\ntotal = 2\n"
+    patch = Patch("sums", "", "total = 2", "else:\n    total = 3\ntotal = 2")
+    assert patch.applied(source) == "if LIMIT:\n    total = 1\nelse:\n    total = 3\ntotal = 2\n"
+
+
 def test_patches_follow_each_other() -> None:
     """A later patch sees what an earlier one has written."""
     steps = [Patch("sums", "of", "total = 0", "total = 1"), Patch("sums", "of", "total = 1", "total = 2")]

@@ -117,6 +117,8 @@ def _operator(group: str) -> Operator:
     names, own = _RENAMED.get(group, {}), _OWN.get(group)
 
     def operator(site: Site) -> Iterator[Edit]:
+        if not isinstance(site.node, (ast.Call, ast.Assign, ast.keyword)):
+            return
         match site.node:
             case ast.Call(func=ast.Attribute() | ast.Name() as function) as node if called(node) in names:
                 yield site.rename(function, names[called(node)])

@@ -96,8 +96,9 @@ def defects(file: str, content: bytes) -> list[Defect]:
 def _in_python(source: Source) -> Iterator[tuple[str, Edit, str]]:
     """Each edit with its operator and the function or class around it."""
     for node in _plantable(source.tree):
+        site = Site(source, node)
         for name, operator in _OPERATORS.items():
-            for edit in operator(Site(source, node)):
+            for edit in operator(site):
                 yield name, edit, source.within(node)
         if _is_kernel_text(node, source):
             start, end = source.span(node)
@@ -242,7 +243,7 @@ def _plantable(node: ast.AST) -> Iterator[ast.AST]:
     """
     yield node
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "type_params", "type_comment") or isinstance(node, ast.JoinedStr):
+        if name in ("annotation", "returns", "type_params", "type_comment", "ctx") or isinstance(node, ast.JoinedStr):
             continue
         if isinstance(node, (ast.Raise, ast.AnnAssign, ast.Assert)) and name in ("exc", "cause", "msg"):
             continue

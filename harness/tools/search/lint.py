@@ -13,11 +13,13 @@ from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import BROKEN, Rule
 from harness.lint.linter import Finding, clause_place, error, undecided
-from harness.tools.search.witnesses import Search, Undecided, without_traces
+from harness.tools.search.witnesses import Search, Undecided, prepare, without_traces
 
 __all__ = ["about_both_ways"]
 
 _ARITHMETIC = frozenset("+-*/%")
+
+prepare()  # the command loads this module before it forks
 
 
 def about_both_ways(contract: Contract, project: Project | None = None) -> list[Finding]:

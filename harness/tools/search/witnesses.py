@@ -7,11 +7,10 @@ bounded. It can miss rare observations; add them to the contract's `examples`.
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
@@ -20,22 +19,35 @@ from hypothesis import strategies as st
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
-from harness.contract import Contract, Profile, rules
+from harness.contract import Contract, Profile
 from harness.contract.clauses import Clause, ClauseResult, SchemaClause, nodes
 from harness.contract.reasons import Reason
-from harness.contract.rules import BROKEN
+from harness.contract.rules import BROKEN, literals
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation, Residency
 from harness.tools.search.strategies import Strategy, fitting, pool_of, replaced, values, violations
 
-__all__ = ["Search", "Undecided", "Violation", "without_traces"]
+__all__ = ["Search", "Undecided", "Violation", "prepare", "without_traces"]
 
 _SETTINGS = hypothesis.settings(
-    database=None, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate], print_blob=False
+    database=None,
+    deadline=None,
+    derandomize=True,
+    phases=[hypothesis.Phase.generate],
+    print_blob=False,
+    suppress_health_check=list(hypothesis.HealthCheck),
 )
 
 _Source = Strategy | list[dict[str, Any]]
 """A source of observations: a strategy or a list."""
+
+
+class _Found(BaseException):
+    """Ends a search. A `BaseException`, because hypothesis draws the value of an `Exception` again, to explain it."""
+
+    def __init__(self, measurements: dict[str, Any]) -> None:
+        super().__init__(measurements)
+        self.measurements = measurements
 
 
 class Undecided(Exception):
@@ -64,9 +76,9 @@ class Search:
     """How many observations the search has judged."""
 
     def __post_init__(self) -> None:
-        literals = [number for rule in self.contract.rules for number in rules.literals(rule.tree)]
+        numbers = [number for rule in self.contract.rules for number in literals(rule.tree)]
         described = _exemplified(self.contract.observation)
-        self._pool = pool_of({"properties": described}, (*literals, *self.profile.parameters.values()))
+        self._pool = pool_of({"properties": described}, (*numbers, *self.profile.parameters.values()))
         self._values: dict[str, Strategy] = {
             name: values(schema, self._pool) for name, schema in described.items() if name not in self.profile.omits
         }
@@ -81,8 +93,8 @@ class Search:
         clauses: tuple[Clause, ...] = (*self.contract.clauses, *self.contract.rules)
         return tuple(clause for clause in clauses if clause.id not in left_aside)
 
-    def judge(self, measurements: JsonObject) -> Judgment:
-        """Judge measurements as if their trial ran as requested and completed."""
+    def judge(self, measurements: JsonObject, contract: Contract | None = None) -> Judgment:
+        """Judge measurements as if their trial ran as requested and completed, by the contract or a part of it."""
         self.judged += 1
         observation = Observation(
             subject=self.contract.subject,
@@ -93,7 +105,7 @@ class Search:
             resolved=requested(self.contract, self.profile.name, self.profile.parameters, self._device.type),
             residency=Residency(allocator_peak_bytes=1, driver_seen=True),
         )
-        return judge(self.contract, observation)
+        return judge(contract or self.contract, observation)
 
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that are not PASS for these measurements, except the ignored ones."""
@@ -134,9 +146,12 @@ class Search:
         Those with which a rule cannot be evaluated count only if there are no others.
         """
         broken = Violation()
+        alone = self._alone(clause)
 
         def fails(measurements: dict[str, Any]) -> bool:
             nonlocal broken
+            if not any(result.outcome is Outcome.FAIL for result in self.judge(measurements, alone).clauses):
+                return False
             (result,) = (result for result in self.judge(measurements).clauses if result.id == clause.id)
             if result.outcome is Outcome.FAIL and result.reason is not None and result.reason.code in BROKEN:
                 broken = Violation(measurements, result.reason)
@@ -147,6 +162,12 @@ class Search:
             if (example := self._first(source, fails, budget)) is not None:
                 return Violation(example)
         return broken
+
+    def _alone(self, clause: Clause) -> Contract:
+        """The contract with this clause only, which is judged faster."""
+        clauses = tuple(one for one in self.contract.clauses if one.id == clause.id)
+        rules = tuple(one for one in self.contract.rules if one.id == clause.id)
+        return replace(self.contract, clauses=clauses, rules=rules)
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
         """Sources, each with the number of observations to judge. Later sources change more measurements."""
@@ -193,12 +214,23 @@ class Search:
     def _first(self, source: _Source, wanted: Callable[[Any], bool], budget: int) -> dict[str, Any] | None:
         if isinstance(source, list):
             return next(filter(wanted, source[:budget]), None)
-        settings = hypothesis.settings(_SETTINGS, max_examples=budget)
-        try:
-            example: dict[str, Any] = hypothesis.find(source, wanted, settings=settings, random=random.Random(0))  # noqa: S311
-        except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):
-            return None
-        return example
+        return _drawn(source, wanted, budget)
+
+
+def _drawn(source: Strategy, wanted: Callable[[Any], bool], budget: int) -> dict[str, Any] | None:
+    """The first value of a strategy that is wanted; None if there is none."""
+
+    def each(value: Any) -> None:
+        if wanted(value):
+            raise _Found(value)
+
+    try:
+        hypothesis.seed(0)(hypothesis.settings(_SETTINGS, max_examples=budget)(hypothesis.given(source)(each)))()
+    except _Found as found:
+        return found.measurements
+    except hypothesis.errors.Unsatisfiable:
+        pass
+    return None
 
 
 @contextmanager
@@ -210,6 +242,12 @@ def without_traces() -> Iterator[None]:
             yield
         finally:
             hypothesis.configuration.set_hypothesis_home_dir(None)
+
+
+def prepare() -> None:
+    """Draw a number. Hypothesis reads the constants in all loaded modules before it draws its first one."""
+    with without_traces():
+        _drawn(st.lists(st.integers(), min_size=100), lambda _: False, 3)
 
 
 def _device(contract: Contract, profile: Profile) -> Device:
