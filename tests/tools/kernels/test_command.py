@@ -137,7 +137,7 @@ def test_a_reference_that_rounds_measures_nothing(folder: Path) -> None:
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU would run it")
 def test_a_kernel_that_lacks_its_gpu_is_not_refuted(folder: Path, name: str, verdict: str, isolated: list[str]) -> None:
-    """A function that refuses every call for another reason is."""
+    """It is NOT_MEASURED. A function that refuses every call for another reason is FAIL."""
     small = ("--largest", "128", "--device", "cpu", "--no-mutants")
     names = [f"mine.kernels:on_{name}", "--against", "mine.reference:silu_mul", *small]
     done = harness(folder, "kernel", "check", *names, *isolated)

@@ -256,7 +256,7 @@ class _Doubled(torch.autograd.Function):
 
 
 def dropped_gradients(times: int) -> Callable[[], None]:
-    """Gradients that nobody keeps."""
+    """Compute gradients, and drop each at once."""
     values = torch.randn(1000, 1000, device="cuda", requires_grad=True)
 
     def step() -> None:

@@ -56,7 +56,7 @@ def test_the_first_step_creates_the_optimizer_and_the_second_holds_it() -> None:
 
 
 def test_what_backward_returns_is_freed_before_the_next_one() -> None:
-    """The engine's thread lets go of a gradient late where it waits for Python's lock, as it does for this function."""
+    """The engine's thread frees a gradient late if it must wait for Python's lock, which a Python function causes."""
     assert len({predict(steps.dropped_gradients, times=times).allocated for times in (1, 20)}) == 1
 
 

@@ -105,7 +105,7 @@ def test_a_claim_of_the_project_is_refuted_too(tmp_path: Path) -> None:
 
 
 def test_a_crash_is_the_jobs_fault(tmp_path: Path) -> None:
-    """A status other than 0 is refuted; the hook is a line of the shell, and gets what is."""
+    """A status other than 0 is refuted. The hook is a shell command, and reads the refutations from stdin."""
     root = project_of(tmp_path)
     hook = "cat > told.json"
     words = watch_words(root, "--on-refute", "notify", "--hook", hook, steps=30)
@@ -322,7 +322,7 @@ def test_a_course_follows_from_the_facts_alone(tmp_path: Path) -> None:
 
 
 def test_a_signal_in_a_poll_ends_a_watcher_of_another_ones_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no failure of the poll, after which the watcher would go on."""
+    """The signal does not count as a failed poll, after which the watcher would continue."""
     handlers: dict[int, Any] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     watcher = object.__new__(Watcher)
