@@ -50,6 +50,7 @@ class Findings:
         refusals: by relation, the number of refused tries.
         inapplicable: relations that do not apply to this function, with the reason.
         accepted: the dtypes that the function accepts; None before they are known.
+        needs_gpu: whether a dtype was refused on the path to a GPU (`Answer.needs_gpu`).
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -58,6 +59,7 @@ class Findings:
     refusals: Counter[str] = field(default_factory=Counter)
     inapplicable: dict[str, str] = field(default_factory=dict)
     accepted: tuple[str, ...] | None = None
+    needs_gpu: bool = False
 
     def add(self, relation: str, text: str) -> None:
         """Record a violation, unless it is known or there are enough."""
@@ -113,6 +115,7 @@ class Adversary:
             answer = self.run(self.call_for(replace(self.first, dtype=dtype), gradients=False))
             if answer.raised:
                 self.findings.refuse("value", f"{dtype}: {answer.raised}")
+                self.findings.needs_gpu |= answer.needs_gpu
             else:
                 accepted.append(dtype)
         self.dtypes = self.findings.accepted = tuple(accepted)

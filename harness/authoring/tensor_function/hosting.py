@@ -8,10 +8,12 @@ This module binds the torch functions that create, copy and compare tensors when
 from __future__ import annotations
 
 import gc
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from traceback import walk_tb
 from typing import Any, Final
 
 import torch
@@ -33,6 +35,8 @@ _STEP: Final = 1 << 26
 """Numbers that are compared at once."""
 _grad, _requires = torch.autograd.grad, torch.Tensor.requires_grad_
 _no_grad, _inference, _autocast = torch.no_grad, torch.inference_mode, torch.autocast
+_GPU_PATHS: Final = (os.path.join("torch", "cuda", ""), os.path.join("triton", "runtime", "driver.py"))
+_OPERATORS: Final = os.path.join("torch", "_ops.py")
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 
 Function = Callable[..., Any]
@@ -132,7 +136,7 @@ class Host:
                 side_effects += self._changed_inputs(placed, upstream, before)
             except RuntimeError:  # after a failed assertion or an illegal address, the CUDA context is unusable
                 return Answer(raised=_error_text(error), crashed=_error_text(error), complaints=tuple(side_effects))
-            return Answer(raised=_error_text(error), complaints=tuple(side_effects))
+            return Answer(raised=_error_text(error), complaints=tuple(side_effects), needs_gpu=_needs_gpu(error))
         side_effects += self._changed_inputs(placed, upstream, before)
         side_effects += self._aliased(outputs, leaves)
         side_effects += self._overwritten()
@@ -362,3 +366,12 @@ def _error_text(error: BaseException) -> str:
     except Exception:
         text = "its text cannot be read"
     return f"{type(error).__name__}: {text}".strip().partition("\n")[0][:_LONGEST]
+
+
+def _needs_gpu(error: Exception) -> bool:
+    """See `Answer.needs_gpu`. The place of the exception decides, and not its text, which the function can choose."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    file = frame.f_code.co_filename
+    if file.endswith(_OPERATORS):
+        return isinstance(error, NotImplementedError)
+    return any(path in file for path in _GPU_PATHS)

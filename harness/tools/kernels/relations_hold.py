@@ -51,9 +51,9 @@ def falsify(trial: Trial[Caller]) -> None:
         Raises:
             NotMeasured: the function accepts no dtype, for want of a GPU.
         """
-        if findings.accepted == () and not is_on_gpu and _wants_gpu(refused := findings.refused["value"]):
+        if findings.accepted == () and not is_on_gpu and findings.needs_gpu:
             hint = "a Triton kernel needs TRITON_INTERPRET=1 before the command, or a GPU: "
-            raise NotMeasured(f"no GPU is used; {hint}{'; '.join(refused)}")
+            raise NotMeasured(f"no GPU is used; {hint}{'; '.join(findings.refused['value'])}")
         for name, problems in findings.violations.items():
             if name in names and len(problems) > reported.get(name, 0):
                 reported[name] = len(problems)
@@ -85,8 +85,3 @@ def falsify(trial: Trial[Caller]) -> None:
         trial.log(f"timed {speed.case}: {speed.ratio}")
         trial.measure(time_ratio=[speed.ratio.low, speed.ratio.estimate, speed.ratio.high], untrue_times=speed.problems)
     trial.resolve(device="cuda" if is_on_gpu else "cpu")
-
-
-def _wants_gpu(refused: list[str]) -> bool:
-    """Whether Triton or torch refused a call because there is no GPU, or one that works, in these words of theirs."""
-    return any(words in text for text in refused for words in ("active drivers", "NVIDIA driver", "CUDA"))
