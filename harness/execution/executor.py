@@ -48,7 +48,7 @@ class TrialRequest:
     """The only case to try, for a falsifier that searches; None for a whole search."""
     search_end: SearchEnd = SearchEnd.SIMPLEST
     """When a search stops."""
-    sought: tuple[str, ...] = ()
+    until_violated: tuple[str, ...] = ()
     """The clauses of a mutant. A search, and the trial, end once they are all violated."""
     root: Path | None = None
     """The project, or a copy of it, from which the trial imports the code itself; None if the fork server has."""

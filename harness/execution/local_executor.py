@@ -153,8 +153,8 @@ class LocalExecutor:
             )
 
         def is_refuted(measurements: JsonObject) -> bool:
-            is_enough = bool(request.sought) or request.search_end is SearchEnd.REFUTED
-            return is_enough and refutes(request.contract, observation(measurements), request.sought)
+            is_enough = bool(request.until_violated) or request.search_end is SearchEnd.REFUTED
+            return is_enough and refutes(request.contract, observation(measurements), request.until_violated)
 
         timed = profile.exclusive
         watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, timed, is_refuted)
@@ -359,7 +359,7 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
         "device": request.device.to_json(),
         "case": request.case,
         "end": request.search_end,
-        "sought": request.sought,
+        "until_violated": request.until_violated,
         "until": until,
         "engine": _search_engine(),
     }

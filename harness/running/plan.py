@@ -89,7 +89,7 @@ class Plan:
             parameters={**self.parameters, **mutant.parameters},
             seconds=self.trial(threads).seconds if mutant.of_any_subject else self.seconds,
             search_end=SearchEnd.TRIED,
-            sought=mutant.violates,
+            until_violated=mutant.violates,
         )
 
     @property

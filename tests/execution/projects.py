@@ -43,7 +43,11 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None, claimed
 
 
 def run(
-    executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | None = None, sought: tuple[str, ...] = ()
+    executor: LocalExecutor,
+    how: str,
+    seconds: float = 20.0,
+    gpu: Gpu | None = None,
+    until_violated: tuple[str, ...] = (),
 ) -> TrialResult:
     """Run the subject with this behaviour. It computes on the CPU, even if it gets a GPU."""
     contract = executor._contract
@@ -57,7 +61,7 @@ def run(
         seconds=seconds,
         threads=1,
         gpu=gpu,
-        sought=sought,
+        until_violated=until_violated,
     )
     return executor.run(request, lambda step, values, memory: None)
 

@@ -103,14 +103,14 @@ def test_an_exception_names_its_place_in_the_project(executor: LocalExecutor, ho
 
 
 def test_a_mutant_ends_once_it_has_violated_what_the_contract_names(executor: LocalExecutor) -> None:
-    """Not before, and with the measurements until then. The same subject runs to its end if nothing is sought of it."""
+    """Not before, and with the measurements until then. The same subject runs to its end without `until_violated`."""
     (mutant,) = executor._contract.mutants
-    for sought, kind in ((mutant.violates, EndingKind.REFUTED), (("subject.completes",), EndingKind.COMPLETED)):
-        result = run(executor, "not at all", sought=sought)
+    for until_violated, kind in ((mutant.violates, EndingKind.REFUTED), (("subject.completes",), EndingKind.COMPLETED)):
+        result = run(executor, "not at all", until_violated=until_violated)
         assert result.observation.ending.kind is kind
         assert result.observation.measurements == {"inversions": 1}
         assert fate_of(mutant, judge(executor._contract, result.observation)).fate is Fate.KILLED
-    assert run(executor, "well", sought=mutant.violates).observation.ending.kind is EndingKind.COMPLETED
+    assert run(executor, "well", until_violated=mutant.violates).observation.ending.kind is EndingKind.COMPLETED
 
 
 def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:

@@ -50,7 +50,7 @@ def judged(
     given = {"type": "cpu", "name": "a CPU"}
     claim = {
         "contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED,
-        "sought": mutant.violates if mutant else (), "until": math.inf,
+        "until_violated": mutant.violates if mutant else (), "until": math.inf,
     }  # fmt: skip
 
     def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> CaseSearch:

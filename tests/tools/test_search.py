@@ -137,7 +137,7 @@ def test_a_refusal_names_the_first_problems() -> None:
 
 def searching_in(folder: Path, attempt: Any, **changed: Any) -> CaseSearch:
     """A search for the simplest refutation, without an end in time."""
-    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "sought": ()}
+    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "until_violated": ()}
     setting = Setting(parameters={}, device="cpu", seed=0, workspace=folder, cache=folder)
     return CaseSearch({**claim, "end": "simplest", "until": math.inf, **changed}, setting, attempt, folder)
 
@@ -167,12 +167,12 @@ def test_a_mutants_search_ends_once_its_clauses_are_violated(tmp_path: Path) -> 
     """A refutation of other clauses does not end it."""
     numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
     tried = {}
-    for sought in ((), ("errors[].maximum",), ("errors[].maximum", "errors[].minimum")):
+    for until_violated in ((), ("errors[].maximum",), ("errors[].maximum", "errors[].minimum")):
         attempt = lambda case: {"errors": float(case["left"] == 7)}  # noqa: E731
-        search = searching_in(tmp_path, attempt, end="tried", sought=sought)
+        search = searching_in(tmp_path, attempt, end="tried", until_violated=until_violated)
         search.explore(numbers, [{"left": 5}, {"left": 7}, {"left": 9}], 60)
-        tried[sought] = len(search.results)
-        assert strictjson.load(tmp_path / COUNTEREXAMPLE)["tried"] == tried[sought]
+        tried[until_violated] = len(search.results)
+        assert strictjson.load(tmp_path / COUNTEREXAMPLE)["tried"] == tried[until_violated]
     assert list(tried.values()) == [60, 2, 60]
 
 

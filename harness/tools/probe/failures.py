@@ -1,4 +1,4 @@
-"""Exceptions of a traced step, named with the line of the user's code."""
+"""Calls that the probe refuses, such as CUDA graphs, and exceptions of a step, with the line of the user's code."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ class CaseSearch:
     ) -> None:
         """Args:
         claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, the `end`
-            of the search, the clauses `sought` of a mutant, and the time `until` which the trial may last, in seconds
-            of the monotonic clock.
+            of the search, the clauses `until_violated` of a mutant, and the time `until` which the trial may last, in
+            seconds of the monotonic clock.
         attempt: Runs one case. An exception from it ends the search.
         artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
             that dies or hangs leaves its case behind.
@@ -87,7 +87,7 @@ class CaseSearch:
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
         self._end, self._until = SearchEnd(claim["end"]), float(claim["until"])
-        self._sought: frozenset[str] = frozenset(claim["sought"])
+        self._until_violated: frozenset[str] = frozenset(claim["until_violated"])
         self._violated: frozenset[str] = frozenset()
         self._known: dict[str, CaseResult] = {}
         self._left = math.inf
@@ -234,7 +234,7 @@ class CaseSearch:
 
     def _is_enough(self, result: CaseResult) -> bool:
         """Whether no further case is tried after this one."""
-        if self._sought and self._sought <= self._violated:
+        if self._until_violated and self._until_violated <= self._violated:
             return True
         return result.fault is not None or (self._end is SearchEnd.REFUTED and bool(result.violated))
 
