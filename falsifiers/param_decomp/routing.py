@@ -7,41 +7,69 @@ from torch import Tensor
 
 from falsifiers.param_decomp.statistics import chi_square_p
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import drawn_steps, resolve, watched_step
+from falsifiers.param_decomp.watching import Watched, drawn_steps, resolve, watched_step
 from harness import Trial
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Train, and test the routes of the chunk's site calls."""
-    drawn = []
+    """Train, and test the routes of each chunk's site calls: a shorter chunk draws k up to its own number of sites."""
+    drawn: dict[tuple[str, ...], list[Tensor]] = {}
     for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
-        (forward,) = [forward for forward in watched.forwards if forward.calls]
-        calls = {call.site: call.masking for call in forward.calls}
-        shape = next(iter(calls.values())).delta.shape
-        everywhere = torch.ones(shape, dtype=torch.bool)
-        routes = [calls[name].route for name in trial.subject.sites]
-        drawn.append(torch.stack([everywhere if route is None else route for route in routes], dim=-1))
+        for chunk, samples in _routes(watched, trial.subject).items():
+            drawn.setdefault(chunk, []).append(torch.stack(samples))
         trial.step(step, **watched.told)
-    routed = torch.stack(drawn)  # [steps, rows, sequence, sites]
-    flat = routed.flatten(0, 2).double()
+    with trial.subject_fault():
+        if not drawn:
+            raise ValueError("no forward of a step masks a site")
+        chunks = [torch.stack(steps) for steps in drawn.values()]  # each [steps, samples, rows, sequence, sites]
+    tests = [_tests(routed) for routed in chunks]
+    trial.measure(
+        positions=min(routed[..., 0].numel() for routed in chunks),
+        sites=max(map(len, drawn)),
+        last_sites=len(list(drawn)[-1]),
+        mean_share=float(max(chunks, key=lambda routed: routed.shape[-1]).double().mean()),
+        unrouted_positions=sum(int((~routed.any(dim=-1)).sum()) for routed in chunks),
+        **{name: (min if name.endswith("_p") else max)(test[name] for test in tests) for name in tests[0]},
+    )
+    resolve(trial, trial.subject)
+
+
+def _routes(watched: Watched, subject: Trainer) -> dict[tuple[str, ...], list[Tensor]]:
+    """The routes [rows, sequence, sites] of each sample, by chunk."""
+    routes: dict[tuple[str, ...], list[Tensor]] = {}
+    for forward in watched.forwards:
+        asked = {call.site: call.masking for call in forward.calls}
+        chunk = tuple(name for name in subject.sites if name in asked)
+        everywhere = [torch.ones(asked[name].delta.shape, dtype=torch.bool) for name in chunk]
+        routed = [asked[name].route for name in chunk]
+        if chunk:
+            one = [every if route is None else route for route, every in zip(routed, everywhere, strict=True)]
+            routes.setdefault(chunk, []).append(torch.stack(one, dim=-1))
+    return routes
+
+
+def _tests(routed: Tensor) -> dict[str, float]:
+    """The statistics of a chunk's routes [steps, samples, rows, sequence, sites]."""
+    flat = routed.flatten(0, -2).double()
     sites = flat.shape[1]
     k = flat.sum(dim=1)
     counts = torch.bincount(k.long(), minlength=sites + 1)[1:].double()
     expected = len(flat) / sites
-    trial.measure(
-        positions=len(flat),
-        sites=sites,
-        unrouted_positions=int((k == 0).sum()),
-        mean_share=float(k.mean() / sites),
-        k_p=chi_square_p(float(((counts - expected) ** 2 / expected).sum()), sites - 1),
-        subset_p=_subset_p(flat, k, sites),
-        neighbours_z=_neighbours_z(flat, k, sites),
-        alike_positions=float((routed[:, :, 1:] == routed[:, :, :-1]).all(dim=-1).double().mean()),
-        alike_rows=float((routed[:, 1:] == routed[:, :-1]).all(dim=-1).double().mean()),
-        alike_steps=float((routed[1:] == routed[:-1]).all(dim=-1).double().mean()),
-    )
-    resolve(trial, trial.subject)
+    axes = {"steps": 0, "samples": 1, "rows": 2, "positions": 3}
+    return {
+        "k_p": chi_square_p(float(((counts - expected) ** 2 / expected).sum()), sites - 1),
+        "subset_p": _subset_p(flat, k, sites),
+        "neighbours_z": _neighbours_z(flat, k, sites),
+        **{f"alike_{name}": _alike(routed, axis) for name, axis in axes.items()},
+    }
+
+
+def _alike(routed: Tensor, axis: int) -> float:
+    """The share of positions whose sites are routed as one place before along an axis."""
+    pairs = routed.shape[axis] - 1
+    same = routed.narrow(axis, 1, pairs) == routed.narrow(axis, 0, pairs)
+    return float(same.all(dim=-1).double().mean())
 
 
 def _subset_p(flat: Tensor, k: Tensor, sites: int) -> float:
