@@ -97,7 +97,14 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
             "negative": True,
         },
         {**plain, "heads": parameters["largest_heads"], "targets": longest, "contextuals": None, "negative": True},
-        {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
+        {
+            **plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1],
+            "value_width": widths[-1], "room": _LONG,
+        },
+        *(
+            {**plain, "heads": 2, "targets": None, "contextuals": None, "width": width, "value_width": width, "seed": 2}
+            for width in widths
+        ),
         {
             **plain, "lengths": [3, 0, 0, *[33] * (parameters["most_sequences"] - 4), 1], "targets": None,
             "contextuals": None, "width": widths[-1],

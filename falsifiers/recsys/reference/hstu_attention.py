@@ -5,8 +5,8 @@
 The weights are silu(alpha q k) over a scaling length, times a mask, without a softmax ("Actions speak louder than
 words", 2024). The host waits for nothing: grids come from `max_seqlen`. Results repeat bit by bit.
 
-`hstu_plan` has the sizes of blocks, `hstu_launch` the launches, `hstu_kernels` the kernels, `hstu_pairs` the mask. On a
-CPU, the kernels run in Triton's interpreter, for tests.
+`hstu_plan` has the sizes of blocks, `hstu_launch` the launches, `hstu_kernels` the kernels, `hstu_pairs` the mask, and
+`hstu_hopper` faster kernels for a causal mask alone. On a CPU, the kernels run in Triton's interpreter, for tests.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 import triton
 from torch import Tensor
 
+from falsifiers.recsys.reference.hstu_hopper import ROWS, hopper_keys, hopper_rows
 from falsifiers.recsys.reference.hstu_kernels import over_keys, over_rows
 from falsifiers.recsys.reference.hstu_launch import Launch
-from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for
+from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for, side_by_side
 
 WIDTHS = (32, 64, 128)
 """Of q and k, and of v."""
@@ -180,11 +181,12 @@ class Passes:
             mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len, heads, batch, count,
             max(blocks.together, 1),
         )  # fmt: skip
-        constants |= {
+        alone = mask.causal and not (has_targets or has_contextuals or mask.max_attn_len)
+        all_constants = constants | {
             "causal": mask.causal, "has_targets": has_targets, "has_contextuals": has_contextuals,
             "has_window": mask.max_attn_len > 0,
             "has_full": mask.max_attn_len > 0 and mask.min_full_attn_seq_len > 0,
-            "merged": blocks.merged and mask.causal and not (has_targets or has_contextuals or mask.max_attn_len),
+            "merged": blocks.merged and alone,
             "fast": q.is_cuda and q.dtype is torch.bfloat16,
             "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
             "width": q.shape[2], "value_width": v.shape[2], "block_m": blocks.rows, "block_n": blocks.keys,
@@ -194,7 +196,18 @@ class Passes:
             stride * tensor.element_size() % 16 == 0 for tensor in tiled for stride in tensor.stride()[:2]
         )
         tile = blocks.keys if kernel is over_keys else blocks.rows
-        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile)
+        launch = Launch(kernel, count * heads * batch, numbers, all_constants, {"num_warps": blocks.warps}, tma, tile)
+        if blocks.hopper is None or not alone or q.dtype is not torch.bfloat16 or q.shape[2] != v.shape[2]:
+            return launch
+        if any(stride % 8 for tensor in tensors[:4] for stride in tensor.stride()[:2]):
+            return launch
+        stages, residents = blocks.hopper
+        count = triton.cdiv(self._longest, 2 * ROWS)
+        numbers = (*numbers[:-2], count, side_by_side(self._longest, q.shape[2], v.shape[2]))
+        constants |= {"width": q.shape[2], "stages": stages, "registers": 240 if residents == 1 else 112}
+        options = {"num_warps": 4} if residents == 1 else {"num_warps": 4, "maxnreg": 80}
+        kernel = hopper_keys if kernel is over_keys else hopper_rows
+        return Launch(kernel, count * heads * batch, numbers, constants, options, True, ROWS // 2, otherwise=launch)
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,6 +15,8 @@ class Blocks(NamedTuple):
         tma: the tensor memory accelerator loads whole blocks.
         merged: with only a causal mask, the block on the diagonal is in the loop of the unmasked blocks.
         together: heads that alternate; 0 to begin with the longest sequences, head by head.
+        hopper: stages of the ring, and programs on a multiprocessor, of the kernel in `hstu_hopper` that replaces this
+            one for a causal mask alone in bfloat16; None for no such kernel.
     """
 
     rows: int
@@ -24,6 +26,7 @@ class Blocks(NamedTuple):
     tma: bool = True
     merged: bool = False
     together: int = 0
+    hopper: tuple[int, int] | None = None
 
 
 class Plan(NamedTuple):
@@ -36,6 +39,9 @@ class Plan(NamedTuple):
 
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
 _INTERPRETED = Plan(_TALL._replace(merged=True, together=2), _TALL, _WIDE._replace(merged=True))
+_HOPPER: dict[int, tuple[tuple[int, int] | None, ...]] = {
+    32: ((4, 2), (4, 2), (4, 2)), 64: ((3, 1), (2, 1), (2, 1)), 128: ((3, 1), (3, 1), (2, 1)),
+}  # fmt: skip
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
@@ -49,8 +55,10 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
         plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 2, **short), Blocks(64, 64, 4, 2, **short))
     else:
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
-    tma = torch.cuda.get_device_capability(device)[0] >= 9
-    return plan if tma else Plan(*(blocks._replace(tma=False) for blocks in plan))
+    capability = torch.cuda.get_device_capability(device)
+    if capability == (9, 0):
+        plan = Plan(*(blocks._replace(hopper=one) for blocks, one in zip(plan, _HOPPER[width], strict=True)))
+    return plan if capability[0] >= 9 else Plan(*(blocks._replace(tma=False) for blocks in plan))
 
 
 def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:

@@ -12,10 +12,13 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as HopperDescriptor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from falsifiers.recsys.reference import hstu_attention as hstu_attention_module
-from falsifiers.recsys.reference import hstu_kernels
+from falsifiers.recsys.reference import hstu_hopper, hstu_kernels
 from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention, passes_for
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan
 
@@ -52,24 +55,30 @@ def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tu
         ("over_keys", {**MASK, "gradient": False, "pad": 4}),
         ("over_rows", {**MASK, "pad": 0}),
         ("over_keys", {**CAUSAL, "gradient": True, "pad": 0}),
+        ("hopper_keys", {"gradient": False, "registers": 240}),
+        ("hopper_keys", {"gradient": True, "registers": 240}),
+        ("hopper_rows", {"registers": 240}),
     ],
 )
 def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, int]) -> None:
     """With all masks and with one, the code has tensor cores, bulk loads and one tanh, and uses no local memory."""
-    function = getattr(hstu_kernels, kernel)
+    in_gluon = kernel.startswith("hopper")
+    function = getattr(hstu_hopper if in_gluon else hstu_kernels, kernel)
     constants: dict[str, Any] = {**SIZES, "stages": 2, **rest}
+    constants = {name: value for name, value in constants.items() if name in function.arg_names}
     types = {}
     for name in function.arg_names:
-        width = SIZES["value_width"] if name in ("v_tma", "do_tma") else SIZES["width"]
+        width = SIZES["value_width"] if name in ("v_tma", "do_tma") and not in_gluon else SIZES["width"]
+        layout = f",{gl.NVMMASharedLayout(2 * width, 16, 3)!r}" if in_gluon else ""
         types[name] = (
             "constexpr" if name in constants
-            else f"tensordesc<bf16[1, 64, {width}]>" if name.endswith("_tma")
+            else f"tensordesc<bf16[1, 64, {width}]{layout}>" if name.endswith("_tma")
             else "*bf16" if name in POINTERS
             else "*i64" if name in ("offsets", "targets", "contextuals")
             else "fp32" if name.endswith(("scale", "alpha"))
             else "i32"
         )  # fmt: skip
-    source = ASTSource(function, types, constants)
+    source = (GluonASTSource if in_gluon else ASTSource)(function, types, constants)
     ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["ptx"]
     assert all(word in ptx for word in ("wgmma.mma_async", "cp.async.bulk.tensor", "tanh.approx"))
     assert "ld.local" not in ptx
@@ -117,28 +126,35 @@ class Recorder:
         return launch
 
 
-def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("over_keys", "over_rows"), ("hopper_keys", "hopper_rows")])
+def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(
+    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The arguments are the addresses of the tensors, the same numbers, and the constants in the kernel's order."""
-    kernels = [Recorder(getattr(hstu_kernels, name).arg_names) for name in ("over_keys", "over_rows")]
-    for name, kernel in zip(("over_keys", "over_rows"), kernels, strict=True):
+    kernels = [Recorder(getattr(hstu_attention_module, name).arg_names) for name in names]
+    for name, kernel in zip(names, kernels, strict=True):
         monkeypatch.setattr(hstu_attention_module, name, kernel)
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
-    q, k, v = inputs(16)
+    q, k, v = inputs(16, dtype=torch.bfloat16)
     offsets, mask, blocks = torch.tensor([0, 16]), HstuMask(num_targets=torch.tensor([3])), Blocks(16, 16, 4, 1)
-    passes = passes_for(q, k, v, offsets, 16, alpha=0.5, mask=mask, plan=Plan(blocks, blocks, blocks))
+    if names[0] == "hopper_keys":
+        mask, blocks = HstuMask(), blocks._replace(hopper=(2, 1))
+    plan = Plan(blocks, blocks, blocks)
+    passes = passes_for(q, k, v, offsets, 16, alpha=0.5, mask=mask, plan=plan)
     for _ in range(2):
         passes.forward(q, k, v, offsets, mask)
         passes.backward(v, q, k, v, offsets, mask)
     fresh = {"out", "dk", "dv"}
     for kernel in kernels:
         half = len(kernel.launched) // 2
+        assert half
         for first, second in zip(kernel.launched[:half], kernel.launched[half:], strict=True):
             assert first.keys() == second.keys() == {*kernel.arg_names, "grid"}
             for name in first.keys() - fresh:
                 given, then = first[name], second[name]
-                if isinstance(given, TensorDescriptor):
+                if isinstance(given, (TensorDescriptor, HopperDescriptor)):
                     assert (given.base, given.shape, given.strides) == (then.base, then.shape, then.strides)
                 else:
                     assert (given.data_ptr() if isinstance(given, Tensor) else given) == then
