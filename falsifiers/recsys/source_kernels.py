@@ -11,6 +11,17 @@ from harness import Trial
 from harness.tools.suite.ledger import PASSED
 from harness.tools.suite.session import Suite
 
+_CONFTEST = """
+from pathlib import Path
+
+import torch
+
+
+def pytest_unconfigure() -> None:
+    Path({file!r}).write_text(str(torch.cuda.max_memory_allocated()))
+"""
+"""Writes the most memory that the process of the tests allocated on the GPU, in bytes."""
+
 
 def falsify(trial: Trial[Files]) -> None:
     """Run copies of the tests and of the operators in a separate process."""
@@ -22,6 +33,8 @@ def falsify(trial: Trial[Files]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    memory = trial.workspace / "allocated_bytes"
+    (root / "conftest.py").write_text(_CONFTEST.format(file=str(memory)), encoding="utf-8")
     given = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     ledger = Suite(root, names, trial.workspace / "sessions", given).run()
     passed = Counter(function.partition("::")[0] for function, _, _ in ledger.cells(PASSED))
@@ -32,4 +45,5 @@ def falsify(trial: Trial[Files]) -> None:
         broken=sorted(ledger.broken),
     )
     # The tests name the device themselves, and without a GPU none passes.
-    trial.resolve(device=torch.device(trial.device).type)
+    allocated = int(memory.read_text(encoding="utf-8")) if memory.exists() else 0
+    trial.resolve(device=torch.device(trial.device).type, allocated_bytes=allocated)

@@ -211,8 +211,8 @@ def _excused(result: ClauseResult, reason: Reason | None) -> ClauseResult:
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
     residency = observation.residency
     allocated = residency.allocator_peak_bytes
-    if allocated is None and type(reported := observation.resolved.get("allocated_bytes")) is int:
-        allocated = reported  # from an external subject, which queries the CUDA driver
+    if not allocated and type(reported := observation.resolved.get("allocated_bytes")) is int:
+        allocated = reported  # by the driver, or by the allocator of a process that the falsifier started
     yield _resident("allocator", allocated, Bound("exclusiveMinimum", 0), "B", residency.reason or "")
     yield _resident("driver", residency.driver_seen, Bound("const", True), "", residency.reason or "")
 

@@ -165,6 +165,14 @@ def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tup
     )
 
 
+@pytest.mark.parametrize(("own", "reported", "outcome"), [(None, 3, PASS), (0, 3, PASS), (0, 0, FAIL), (5, 0, PASS)])
+def test_residency_of_another_process(own: int | None, reported: int, outcome: Outcome) -> None:
+    """What the falsifier measured of another process counts where the trial's own process allocated nothing."""
+    resolved = {**_RAN_ON, "device": "cuda", "allocated_bytes": reported}
+    cuda = {"device": Device("cuda", "a GPU"), "resolved": resolved, "residency": Residency(own, True)}
+    assert clause(held(healthy(), **cuda), "residency.allocator").outcome is outcome
+
+
 def test_on_the_cpu_there_is_no_residency() -> None:
     """Without a GPU, no clause is about residency."""
     assert not [one for one in held(healthy()).clauses if one.id.startswith("residency.")]
