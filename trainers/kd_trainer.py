@@ -31,7 +31,10 @@ class KDTrainer(LogsSpeed, SavesWhole, SaysWhatItDid, Trainer):  # type: ignore[
         self.model_accepts_loss_kwargs = False  # compute_loss takes a mean, so the Trainer divides by its micro-batches
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both a mean over the tokens whose label counts."""
+        """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both a mean over the tokens whose label counts.
+
+        If no label counts, the loss is 0, and so is each gradient.
+        """
         tokens, labels = inputs["input_ids"][:, :-1], inputs["labels"][:, 1:]
         outputs = model(input_ids=tokens, use_cache=False)
         with torch.no_grad():
@@ -42,10 +45,11 @@ class KDTrainer(LogsSpeed, SavesWhole, SaysWhatItDid, Trainer):  # type: ignore[
             F.log_softmax(student / self.temperature, dim=-1),
             F.log_softmax(teacher / self.temperature, dim=-1),
             log_target=True,
-            reduction="batchmean",
+            reduction="sum",
         )
-        entropy = F.cross_entropy(student, labels[counted])
-        loss = self.alpha * entropy + (1 - self.alpha) * self.temperature**2 * divergence
+        entropy = F.cross_entropy(student, labels[counted], reduction="sum")
+        weighted = self.alpha * entropy + (1 - self.alpha) * self.temperature**2 * divergence
+        loss = weighted / counted.sum().clamp_min(1)
         return (loss, outputs) if return_outputs else loss
 
 

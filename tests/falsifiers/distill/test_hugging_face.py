@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import HfArgumentParser, TrainingArguments
 
 from falsifiers.distill.external import Recorded
@@ -71,6 +72,16 @@ def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[st
     seen = outside(folder, claim, HF, trainer=name, corpus=text, teacher_steps=2, **SHORT[claim], **changed)
     judged = judged_outcomes(claim, seen, SHORT[claim])
     return {name: outcome for name, outcome in judged.items() if not name.startswith(NOISY)}
+
+
+def test_a_batch_without_a_label_that_counts_has_no_loss(tmp_path: Path) -> None:
+    """The loss and all gradients are 0, as those of the claims' reference are; a NaN would end the training."""
+    trainer = build(a_setting(tmp_path, corpus=str(corpus(tmp_path)), teacher_steps=2, **SHORT[MAX_STEPS]))
+    tokens = trainer.train_dataset[0]["input_ids"][None]
+    loss = trainer.compute_loss(trainer.model, {"input_ids": tokens, "labels": torch.full_like(tokens, -100)})
+    loss.backward()
+    assert loss.item() == 0
+    assert not any(weight.grad.any() for weight in trainer.model.parameters() if weight.grad is not None)
 
 
 @pytest.mark.parametrize("function", ["schedules_itself", "descends"])
