@@ -62,7 +62,7 @@ def command(
     if is_written and (parameters or no_mutants):
         raise click.UsageError("--write records whole runs of the contract's profile; leave out -P and --no-mutants")
     project = Project.find()
-    contracts = list({name: project.contract(name) for name in ids}.values())
+    contracts = [project.contract(name) for name in project.matching(ids)]
     request = RunRequest(
         profile=profile,
         device=device,

@@ -100,7 +100,7 @@ def command(
     Exit status: 0 if no defect survived, 1 if a defect survived, 3 if no defect was killed and none survived.
     """
     project = Project.find()
-    contracts = list({name: project.contract(name) for name in ids}.values())
+    contracts = [project.contract(name) for name in project.matching(ids)]
     changed = overrides(parameter_texts(parameters), contracts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
