@@ -13,6 +13,7 @@ from types import FrameType
 import click
 
 from harness.authoring.faults import NotMeasured
+from harness.base import near
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import duration, named_texts, value_of
 from harness.contract.installed import or_installed
@@ -121,6 +122,10 @@ def command(
                 raise click.UsageError("name the trainer's TOML file, or --resume DIR")
             if (attach or pid or slurm) and command_line:
                 raise click.UsageError("a job that runs already has its command line; leave COMMAND out")
+            if attach is not None and not attach.is_dir():
+                folders = [str(path) for path in attach.parent.glob("*/")]
+                hint = near.hint(str(attach), folders, "name the folder that the job writes to")
+                raise click.BadParameter(f"there is no folder {attach}; {hint}", param_hint="--attach")
             known = {check.name for check in CHECKS}
             if strange := sorted(set(without) - known):
                 raise click.BadParameter(

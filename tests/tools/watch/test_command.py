@@ -203,6 +203,7 @@ def test_a_broken_watcher_is_loud_and_kills_nothing(tmp_path: Path) -> None:
         ["toy.toml", "--without", "typo", "--", "true"],
         ["toy.toml", "--on-refute", "notify", "--", "true"],
         ["toy.toml", "--attach", ".", "--", "true"],
+        ["toy.toml", "--attach", "stat"],
         ["toy.toml", "--pid", "999999999"],
         ["none.toml", "--", "true"],
         ["--resume", "nowhere"],
