@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+import harness
+
 ROOT = Path(__file__).parents[2] / ".github"
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.yml"))
 ACTIONS = sorted((ROOT / "actions").glob("*/action.yml"))
@@ -235,6 +237,8 @@ def test_what_others_call_needs_nothing_of_their_checkout() -> None:
     action = load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]
     assert {name for name, one in inputs.items() if one.get("required")} == {"name", "runner"}
     assert inputs["install"]["default"] == action["install"]["default"]
+    (place,) = re.findall(r'pip install .*"\$GITHUB_ACTION_PATH(/\S+)"', action["install"]["default"])
+    assert Path(f"{ROOT}/actions/harness-run{place}", "harness").resolve() == Path(harness.__file__).parent
     assert set(inputs) - {"name", "runner"} == set(action) - {"harness"}
 
 
