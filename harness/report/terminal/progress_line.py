@@ -1,4 +1,4 @@
-"""A progress line on a terminal. A pipe gets none, and neither does short work.
+"""A line on a terminal for what takes long. A pipe gets none, and neither does short work with a known total.
 
 with progress_line("indexing") as watch:
     contents = read(evidence, cache=cache, watch=watch)
@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress
 
-__all__ = ["progress_line"]
+__all__ = ["progress_line", "step_line"]
 
 _PATIENCE = 0.5
 """Seconds before the line appears."""
@@ -44,6 +45,14 @@ def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         if progress is not None:
             progress.stop()
+
+
+def step_line(what: str) -> Live:
+    """Return a context that shows a step without a known end. It starts no thread, so the step may fork processes."""
+    from rich.console import Console
+    from rich.live import Live
+
+    return Live(what, console=Console(file=sys.stderr), transient=True, auto_refresh=False)
 
 
 def _begun(what: str, total: int) -> Progress:

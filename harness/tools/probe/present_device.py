@@ -16,6 +16,7 @@ import torch
 
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.limited_process import Stopped, completed
+from harness.report.terminal.progress_line import step_line
 from harness.tools.probe.errors import ProbeError
 
 __all__ = ["library", "present_device"]
@@ -73,7 +74,8 @@ def _compiled() -> Path:
     command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder / 'include'}", str(_SOURCE)]
     command += ["-o", str(unfinished), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
     try:
-        done = completed(command, _COMPILE_SECONDS)
+        with step_line(f"compiling {_SOURCE.name}, once for this torch"):
+            done = completed(command, _COMPILE_SECONDS)
     except Stopped as error:
         raise ProbeError(f"{compiler} {error}") from error
     if done.returncode:

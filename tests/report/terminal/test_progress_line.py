@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import pytest
 
 from harness.report.terminal import progress_line as module
-from harness.report.terminal.progress_line import progress_line
+from harness.report.terminal.progress_line import progress_line, step_line
 
 
 class Terminal(io.StringIO):
@@ -42,6 +43,15 @@ def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.M
     assert "17/30" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("30/30")
     assert shown.endswith("\x1b[2K")
+
+
+def test_a_step_shows_what_is_done_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line appears at once, on a terminal only."""
+    for stream, shown in ((Terminal(), ["compiling"]), (io.StringIO(), [])):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with step_line("compiling"):
+            assert re.findall("compiling", stream.getvalue()) == shown
+        assert stream.getvalue().endswith("\x1b[2K" if shown else "")
 
 
 def test_what_is_done_at_once_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
