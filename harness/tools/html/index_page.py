@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,11 +111,8 @@ class Row:
     """`known` or `new` if a refutation of the contract speaks of the claim, or it is FALSIFIED without one."""
     subject: str = ""
     """The subject whose row it is; empty for the claim's own."""
-
-    @property
-    def page(self) -> str | None:
-        """The page of the claim, relative to the index; None if its id is no name for a folder."""
-        return f"{self.id}/index.html" if is_folder_name(self.id) else None
+    page: str = ""
+    """The page of the claim, relative to the index; empty if no bundle is listed, or its id is no name for a folder."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +178,7 @@ def matrix(
     contracts: Sequence[Contract],
     evidence: Sequence[index.Entry],
     pages: Mapping[Path, ListedBundle],
+    listed: Container[str] = (),
 ) -> Matrix:
     """Return the status of every claim, by accepted bundles, as `harness status` computes it.
 
@@ -189,6 +187,7 @@ def matrix(
     Args:
         contracts: the project's contracts.
         pages: the accepted bundles in the list, by their folders.
+        listed: the claims of all bundles in the list.
     """
     now, own = datetime.now(UTC), {contract.id for contract in contracts}
     claims: list[ClaimStatus] = []
@@ -204,6 +203,9 @@ def matrix(
     texts = {contract.id: contract.claim for contract in contracts}
     rows = [
         _row(status, texts.get(status.id, ""), evidence, pages) for claim in claims for status in (claim, *claim.others)
+    ]
+    rows = [
+        replace(row, page=f"{row.id}/index.html" if row.id in listed and is_folder_name(row.id) else "") for row in rows
     ]
     words = {field.word for row in rows for field in (row, *row.fields) if field}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]

@@ -125,7 +125,7 @@ def pages(
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [entry for bundle in shown_at for entry in read(bundle).entries]
-        table = index_page.matrix(project, contracts, counting, shown_at)
+        table = index_page.matrix(project, contracts, counting, shown_at, {entry.id for entry in entries})
         for row in table.claims:
             if row.page:
                 own = [entry for entry in entries if entry.id == row.id]

@@ -65,14 +65,14 @@ def test_what_a_rule_computes_has_the_name_of_the_rule(tmp_path: Path) -> None:
     assert entry.numbers["balanced"] == {"value": pytest.approx(0.3), "unit": "", "bounds": {"≤": 1.0}}
 
 
-def test_a_claim_that_never_ran_has_a_page(tmp_path: Path) -> None:
-    """The page has the claim and the command that runs it. Its links lead to existing pages."""
-    project = Project.find(write_project(tmp_path / "project"))
-    write([], tmp_path / "site", project)
-    page = (tmp_path / "site" / CLAIM / "index.html").read_text()
-    assert "The sorter returns every item it was given" in page
-    assert f">harness run {CLAIM}</pre>" in page
-    assert 'class="plot"' not in page
+def test_a_claim_without_a_bundle_has_no_page(tmp_path: Path) -> None:
+    """The page of a claim has the command that runs it. The other claims of the project stand in the index alone."""
+    run(tmp_path, 1)
+    project = Project.find(write_project(tmp_path / "project", document(), document(id="F-DEMO-OTHER-001")))
+    write(find_bundles([tmp_path / "evidence"]), tmp_path / "site", project)
+    (page,) = (tmp_path / "site").glob("*/index.html")
+    assert f">harness run {CLAIM}</pre>" in page.read_text()
+    assert "F-DEMO-OTHER-001" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_every_link_of_the_site_leads_to_a_page(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_every_link_of_the_site_leads_to_a_page(tmp_path: Path) -> None:
     project = Project.find(write_project(tmp_path / "project", document(), document(id="F-DEMO-OTHER-001")))
     write(find_bundles([tmp_path / "evidence"]), tmp_path / "site", project)
     pages = sorted((tmp_path / "site").rglob("*.html"))
-    assert len(pages) == 5
+    assert len(pages) == 4
     for page in pages:
         text = page.read_text()
         links = [link for link in re.findall(r'href="([^"]*)"', text) if not link.startswith("https:")]
