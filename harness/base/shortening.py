@@ -1,10 +1,11 @@
-"""Texts for messages: shortening, escaping of control characters, and exceptions."""
+"""Texts for messages: shortening, escaping of control characters, paths and exceptions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["cut", "described", "first", "printable"]
+__all__ = ["cut", "described", "first", "near_path", "printable"]
 
 
 def cut(text: str, most: int) -> str:
@@ -26,6 +27,15 @@ def printable(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def near_path(path: Path) -> str:
+    """Return a path relative to the current folder, if it is below it."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the subject has removed it
+        return str(path)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def described(error: BaseException) -> str:

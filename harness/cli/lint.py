@@ -16,6 +16,7 @@ import click
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.plugins import plugins
+from harness.base.shortening import near_path
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.claim_folder import contract_of
@@ -138,8 +139,9 @@ def _is_ignored(project: Project, contract: Contract, finding: Finding) -> bool:
 
 def tell_report(report: Report) -> None:
     """Print the findings of a report."""
+    file = near_path(Path(report.file))
     for finding in report.findings:
-        tell(f"{report.file}: {finding.severity}: {finding.pointer or '/'}: {finding.message}")
+        tell(f"{file}: {finding.severity}: {finding.pointer or '/'}: {finding.message}")
         tell(f"    {finding.remedy} [{finding.rule}]")
         if finding.example is not None:
             click.echo(f"    example: {_shortened(strictjson.dumps(strictjson.tag_nonfinite(finding.example)))}")

@@ -15,6 +15,7 @@ from typing import Any, Self, final
 import pytest
 
 from harness.base.plugins import PluginError
+from harness.base.shortening import near_path
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.claim_folder import claim_of
@@ -216,7 +217,8 @@ class _Claim(pytest.Item):
         refutation = done.record.refutation(self._contract)
         if finished.interrupted:
             pytest.exit(
-                f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
+                f"interrupted; what {self.name} measured is in {done.bundle and near_path(done.bundle)}",
+                pytest.ExitCode.INTERRUPTED,
             )
         clauses = [
             text
@@ -301,14 +303,10 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
             if result["reason"]:
                 yield f"{'':<14}{result['reason']}"
             missing = ": ".join(filter(None, ("no bundle was written", result.get("unsealed"))))
-            yield f"{'':<14}{_near(result['evidence']) if 'evidence' in result else missing}"
+            yield f"{'':<14}{near_path(Path(result['evidence'])) if 'evidence' in result else missing}"
         else:
             yield f"{'not run':<12}  {name}"
         if name in tied:
             outcomes = sorted(dict.fromkeys(tied[name]), key=lambda outcome: outcome not in ("failed", "error"))
             counted = ", ".join(f"{tied[name].count(outcome)} {outcome}" for outcome in outcomes)
             yield f"{'':<14}tests: {counted}"
-
-
-def _near(path: str) -> str:
-    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path

@@ -61,13 +61,13 @@ def test_a_contract_that_cannot_be_satisfied(inside: Project) -> None:
 
 
 def test_the_text(inside: Project, snapshot: SnapshotAssertion) -> None:
-    """Each finding has its place, its remedy and its example."""
+    """Each finding has its place, its remedy and its example. A path is relative to the current folder, if below it."""
     write_contract(inside.root, document(target=...))
     write_contract(inside.root, document(id="F-DEMO-BROKEN-001", titel="x"))
     write_contract(inside.root, document(id="F-DEMO-NEVER-001", rules=UNSATISFIABLE))
     status, lines = lint()
     assert status is ExitStatus.REFUSED
-    assert "\n".join(lines).replace(str(inside.root), "PROJECT") == snapshot
+    assert "\n".join(lines) == snapshot
 
 
 def test_equivalent_defects(inside: Project) -> None:

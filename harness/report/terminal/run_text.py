@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.base import strictjson
-from harness.base.shortening import cut, first
+from harness.base.shortening import cut, first, near_path
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.contract.bound import RULE
@@ -301,7 +301,7 @@ def nothing_ran(record: Record) -> bool:
 def _evidence(event: ClaimFinished) -> Iterator[Line]:
     """Yield the counterexample, the command that reproduces a verdict other than PASS, and where the evidence is."""
     record, bundle = event.record, event.bundle
-    place = None if bundle is None else _shortest(bundle)
+    place = None if bundle is None else near_path(bundle)
     if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
         yield from _counterexample(bundle / COUNTEREXAMPLE)
         yield f"  the case again: harness replay {place}", ""
@@ -323,11 +323,3 @@ def _counterexample(path: Path) -> Iterator[Line]:
     yield f"  counterexample: {cut(text, _LONGEST_CASE)}", ""
     if repeats is False:
         yield f"  {DOES_NOT_REPEAT}", "yellow"
-
-
-def _shortest(path: Path) -> str:
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:  # the subject has removed it
-        return str(path)
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
