@@ -14,6 +14,6 @@ def hint(name: str, known: Iterable[str], otherwise: str, form: str = "{}", cuto
     """Return "did you mean …?" with the nearest of the known names, in a form; without a near one, another remedy."""
     import difflib  # slow to import
 
-    names = {one.lower(): one for one in known}
+    names = {known_name.lower(): known_name for known_name in known}
     near = difflib.get_close_matches(name[:_LONGEST].lower(), names, n=1, cutoff=cutoff)
     return f"did you mean {form.format(names[near[0]])}?" if near else otherwise

@@ -89,7 +89,7 @@ def _reversed(value: Any) -> Any:
 def _differ(result: Any, other: Any) -> bool:
     """Whether two results differ in a tensor, if they are tensors or sequences of them."""
     pairs = zip(result, other, strict=True) if isinstance(result, tuple | list) else [(result, other)]
-    return not all(torch.equal(first.detach(), two.detach()) for first, two in pairs if isinstance(first, Tensor))
+    return not all(torch.equal(left.detach(), right.detach()) for left, right in pairs if isinstance(left, Tensor))
 
 
 def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

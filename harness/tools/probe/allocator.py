@@ -266,15 +266,15 @@ class CachingAllocator:
         if self._settings.expandable_segments:
             return self._expanded(pool, size)
         if size <= _SMALL_REQUEST:
-            bytes_ = _SMALL_SEGMENT
+            segment_bytes = _SMALL_SEGMENT
         elif size < _LARGE_REQUEST:
-            bytes_ = self._settings.large_segment
+            segment_bytes = self._settings.large_segment
         else:
-            bytes_ = -(-size // _LARGE_ROUNDING) * _LARGE_ROUNDING
-        if not self._reserve(bytes_):
+            segment_bytes = -(-size // _LARGE_ROUNDING) * _LARGE_ROUNDING
+        if not self._reserve(segment_bytes):
             return None
-        segment = self._new_segment(page=0, size=bytes_)
-        block = _Block(pool, segment, segment.start, bytes_)
+        segment = self._new_segment(page=0, size=segment_bytes)
+        block = _Block(pool, segment, segment.start, segment_bytes)
         pool.blocks[block.address] = block
         return block
 

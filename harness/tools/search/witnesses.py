@@ -165,8 +165,8 @@ class Search:
 
     def _alone(self, clause: Clause) -> Contract:
         """The contract with this clause only, which is judged faster."""
-        clauses = tuple(one for one in self.contract.clauses if one.id == clause.id)
-        rules = tuple(one for one in self.contract.rules if one.id == clause.id)
+        clauses = tuple(candidate for candidate in self.contract.clauses if candidate.id == clause.id)
+        rules = tuple(rule for rule in self.contract.rules if rule.id == clause.id)
         return replace(self.contract, clauses=clauses, rules=rules)
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:

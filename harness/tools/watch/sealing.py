@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -70,15 +71,7 @@ class Judge:
             if (refutation.check, refutation.step, refutation.why) not in reported
         ]:
             self._is_open = True
-            add(
-                {
-                    "fact": "refuted",
-                    "at": refutation.at,
-                    "check": refutation.check,
-                    "step": refutation.step,
-                    "why": refutation.why,
-                }
-            )
+            add({"fact": "refuted", **asdict(refutation)})
             if refutation.check not in checks:
                 say(f"REFUTED  {refutation.check}: {refutation.text}")
             checks.add(refutation.check)
