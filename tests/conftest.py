@@ -25,6 +25,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tensors of tests are small: a second thread for one operation costs more than it saves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What is drawn on a terminal depends on its kind.
+os.environ["TERM"] = "xterm-256color"
+
 # Machines that run these tests are shared, so the time of one example says nothing.
 hypothesis.settings.register_profile("harness", deadline=None)
 # `make fuzz`: each round takes minutes, and begins with what earlier rounds found.

@@ -6,8 +6,10 @@
 A call behaves as `python -m harness` in a new process: it has arguments, folder, environment, streams, exit status and
 signals of its own. Only the variables of Python itself (PYTHON*) are those of the first call.
 
-Protocol: each call is a connection over a Unix socket. The client sends one JSON line, with stdout and stderr as file
-descriptors. The server answers with the exit status.
+Only calls of a command that works with torch wait for torch: the server imports it before the first one.
+
+Protocol: each call is a connection over a Unix socket, announced by a byte that says whether it needs torch. The client
+sends one JSON line, with stdout and stderr as file descriptors. The server answers with the exit status.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
+
+_WITH_TORCH = ("probe", "roofline")
+"""The commands that work with torch. It costs the server more time than everything else."""
 
 
 class Preloaded:
@@ -54,7 +59,7 @@ class Preloaded:
                 with theirs, self._lock:
                     control = self._connected()
                     fds = [theirs.fileno(), *(write for _, write in outputs)]
-                    socket.send_fds(control, [b"c"], fds)
+                    socket.send_fds(control, [b"t" if arguments[:1] and arguments[0] in _WITH_TORCH else b"c"], fds)
             finally:
                 for _, write in outputs:
                     os.close(write)
@@ -114,8 +119,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def _import_everything() -> None:
-    """Import all of harness except the modules that need numpy or a trainer's library, and compile the schemas.
+def _import_everything(*absent: str) -> None:
+    """Import all of harness except the modules that need numpy, a trainer's library or an absent one.
 
     A module whose extra is not installed is left out.
     """
@@ -123,18 +128,23 @@ def _import_everything() -> None:
     import pkgutil
 
     import harness
-    from harness.evidence import bundle_checks
 
+    sys.modules.update(dict.fromkeys(absent))  # so that importing one fails
     for module in pkgutil.walk_packages(harness.__path__, "harness.", onerror=lambda name: None):
         is_slow = module.name.startswith("harness.tools.inspect.checkpoint") or module.name.endswith("_callback")
         if not is_slow and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
-    bundle_checks.prepare()
+    for name in absent:
+        del sys.modules[name]
 
 
 def _serve(control: socket.socket) -> None:
-    _import_everything()
+    from harness.evidence import bundle_checks
+
+    _import_everything("torch", "triton")
+    bundle_checks.prepare()  # compiles the schemas
+    has_torch = False
     gc.freeze()  # so that the collector of a fork leaves the server's objects, and so their pages, alone
     running: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as selector:
@@ -145,6 +155,10 @@ def _serve(control: socket.socket) -> None:
                     message, fds, _flags, _address = socket.recv_fds(control, 1, 3)
                     if not message:
                         return
+                    if message == b"t" and not has_torch:
+                        _import_everything()
+                        has_torch = True
+                        gc.freeze()
                     connection = socket.socket(fileno=fds[0])
                     pid = os.fork()
                     if pid == 0:

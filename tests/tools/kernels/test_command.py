@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from harness.base.vocabulary import ExitStatus
+from harness.authoring.tensor_function import RELATIONS
+from harness.base.vocabulary import ExitStatus, Outcome
+from harness.contract.project import Project
+from harness.judging.judge import Judgment
+from harness.tools.kernels.kernel_contract import KernelCheck, contract_of
 from tests.cli.harness_command import harness
+from tests.contracts import put
+from tests.falsifiers.in_process import judged
 
 KERNELS = """
 import torch
@@ -57,21 +65,31 @@ def example(draw):
     rows, width = draw.size("rows"), draw.size("width")
     return draw.tensor(rows, width), draw.tensor(rows, width)
 
+def rounding(gate, up):
+    return silu_mul(gate.float(), up.float())
+
 PLAIN = (torch.ones(4, 6), torch.ones(4, 6))
 """
 SMALL = ("--largest", "128", "--dtype", "float32", "--device", "cpu", "--without", "compiled")
 RIGHT = ("kernel", "check", "mine.kernels:silu_mul", "--against", "mine.reference:silu_mul", *SMALL)
 
 
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU would run it")
+
+
+def project_in(folder: Path) -> Path:
+    """Write a project with a right kernel and wrong ones. It has no contract."""
+    (folder / "pyproject.toml").write_text("[tool.harness]\n")
+    put(folder / "mine" / "__init__.py", "")
+    put(folder / "mine" / "kernels.py", KERNELS)
+    put(folder / "mine" / "reference.py", REFERENCE)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project with a right kernel and a wrong one. It has no contract."""
-    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "__init__.py").touch()
-    (tmp_path / "mine" / "kernels.py").write_text(KERNELS)
-    (tmp_path / "mine" / "reference.py").write_text(REFERENCE)
-    return tmp_path
+    """The project."""
+    return project_in(tmp_path)
 
 
 def record(folder: Path) -> dict[str, object]:
@@ -104,10 +122,31 @@ def test_an_isolated_cheat_fails_on_the_relation_that_it_breaks(folder: Path) ->
     assert {name for name, found in measured.items() if found and name != "calls"} == {"refilled", "no_growth"}
 
 
-def test_arguments_without_a_drawing_function(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def judgment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Judgment]]:
+    """Judges a check in this process: one trial of the contract that the command would make, without its mutants."""
+    folder = project_in(tmp_path_factory.mktemp("kernels"))
+    project = Project.find(folder)
+
+    def check(function: str, against: str = "silu_mul", example: str = "example") -> Judgment:
+        names = (f"mine.kernels:{function}", f"mine.reference:{against}", f"mine.reference:{example}")
+        texts = {name: relation.text for name, relation in RELATIONS.items() if name in ("value", "gradient")}
+        checked = KernelCheck(*names, list(texts), ["float32"], largest=128, texts=texts)
+        document = contract_of(checked, "F-MINE-001", {"scaled": ("value", "scaled", ["value"])}, on_gpu=False)
+        document["profiles"]["reduced"] = document["profiles"]["full"]
+        contract = project.load(put(folder / "F-MINE-001" / "contract.json", json.dumps(document)))
+        return judged(contract, contract.subject, folder, ends=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield check
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_arguments_without_a_drawing_function(judgment: Callable[..., Judgment]) -> None:
     """Plain arguments are an example, too."""
-    done = harness(folder, *RIGHT, "--example", "mine.reference:PLAIN", "--no-mutants")
-    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert judgment("silu_mul", example="PLAIN").outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(
@@ -129,31 +168,35 @@ def test_what_is_refused(folder: Path, changed: list[str], said: str) -> None:
     assert not (folder / "evidence").exists()
 
 
-def test_a_reference_that_rounds_measures_nothing(folder: Path) -> None:
+def test_a_reference_that_rounds_measures_nothing(judgment: Callable[..., Judgment]) -> None:
     """The reason names the remedy; nothing failed."""
-    with (folder / "mine" / "reference.py").open("a") as file:
-        file.write("\ndef rounding(gate, up):\n    return silu_mul(gate.float(), up.float())\n")
-    done = harness(folder, "kernel", "check", "mine.kernels:silu_mul", "--against", "mine.reference:rounding", *SMALL)
-    assert done.returncode == ExitStatus.NOT_MEASURED
-    assert "float32" in done.stdout
+    found = judgment("silu_mul", against="rounding")
+    assert found.outcome is Outcome.NOT_MEASURED
+    assert "float32" in str(found.reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict", "isolated"),
-    [
-        ("cuda", "NOT_MEASURED", []),
-        ("triton", "NOT_MEASURED", ["--isolate"]),
-        ("operator", "NOT_MEASURED", []),
-        ("nothing", "FAIL", []),
-    ],
-)
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU would run it")
-def test_a_kernel_that_lacks_its_gpu_is_not_refuted(folder: Path, name: str, verdict: str, isolated: list[str]) -> None:
-    """It is NOT_MEASURED. A function that refuses every call by an exception of its own is FAIL, whatever its text."""
+@pytest.mark.parametrize("name", ["cuda", "triton", "operator"])
+@needs_no_gpu
+def test_a_kernel_that_lacks_its_gpu_is_not_refuted(judgment: Callable[..., Judgment], name: str) -> None:
+    """It is NOT_MEASURED, with the remedy."""
     if name == "triton":
         pytest.importorskip("triton")
-    small = ("--largest", "128", "--device", "cpu", "--no-mutants")
-    names = [f"mine.kernels:on_{name}", "--against", "mine.reference:silu_mul", *small]
-    done = harness(folder, "kernel", "check", *names, *isolated)
-    assert done.returncode == ExitStatus[verdict], done.stdout + done.stderr
-    assert ("TRITON_INTERPRET=1" in done.stdout) == (verdict == "NOT_MEASURED")
+    found = judgment(f"on_{name}")
+    assert found.outcome is Outcome.NOT_MEASURED
+    assert "TRITON_INTERPRET=1" in str(found.reason)
+
+
+@needs_no_gpu
+def test_an_isolated_kernel_that_lacks_its_gpu_is_not_refuted(folder: Path) -> None:
+    """The process of the subject tells where its exception came from."""
+    pytest.importorskip("triton")
+    names = ["mine.kernels:on_triton", "--against", "mine.reference:silu_mul", *SMALL, "--no-mutants"]
+    done = harness(folder, "kernel", "check", *names, "--isolate")
+    assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
+    assert "TRITON_INTERPRET=1" in done.stdout
+
+
+@needs_no_gpu
+def test_a_function_that_refuses_every_call_fails(judgment: Callable[..., Judgment]) -> None:
+    """Its exception is its own, whatever it says."""
+    assert judgment("on_nothing").outcome is Outcome.FAIL
