@@ -6,7 +6,7 @@ from typing import Any, Final
 from falsifiers.distill.kd.cases import HALF, first_cases, question
 from falsifiers.distill.kd.comparing import compare
 from falsifiers.distill.kd.formulas import Truth, truth
-from falsifiers.distill.kd.gradient import gradient_errors
+from falsifiers.distill.kd.gradient import gradient_errors, scale_errors
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from falsifiers.distill.kd.value import value_errors
 from harness import Trial
@@ -22,6 +22,7 @@ def falsify(trial: Trial[KdLoss]) -> None:
     trial.measure(
         edge_loss_errors=[edge["loss_errors_float32"] for edge in edges],
         edge_gradient_errors=[edge["gradient_errors_float32"] for edge in edges],
+        scale_errors_half=scale_errors(trial),
     )
 
 

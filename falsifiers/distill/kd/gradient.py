@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from falsifiers.distill.kd.cases import HALF
+from falsifiers.distill.kd.cases import HALF, first_cases, question
 from falsifiers.distill.kd.comparing import compare, precision
-from falsifiers.distill.kd.formulas import Truth
+from falsifiers.distill.kd.formulas import Truth, truth
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from falsifiers.distill.measuring.largest import largest
 from harness import Trial
@@ -19,9 +19,37 @@ _FLOOR = 1e-3
 """Share of the largest possible gradient: the least scale of an error, for gradients near zero."""
 
 
+_HELD: Final = 181 / 128
+"""An upstream gradient that half precision holds. Products with it round up and down alike, since 181 is odd."""
+_BESIDE: Final = 0.98
+"""Where beside it the upstream gradient is: 0 is the number, 1 the midpoint to the next one."""
+
+
 def falsify(trial: Trial[KdLoss]) -> None:
     """Compare the gradients with the closed form; in float64 also with differences of the subject's own loss."""
     compare(trial, ("float64", "float32", *HALF), gradient_errors)
+    trial.measure(scale_errors_half=scale_errors(trial))
+
+
+def scale_errors(trial: Trial[KdLoss]) -> list[float]:
+    """The relative error that all elements of a gradient share, in unit roundoffs of half precision.
+
+    It is the projection of the error on the truth. The roundings of 4,000 logits' gradients cancel in it, but a factor
+    that is rounded does not: the upstream gradient, a float32, is far from all numbers of the inputs' dtype.
+    """
+    errors = []
+    for dtype in HALF:
+        unit = torch.finfo(getattr(torch, dtype)).eps / 2
+        (first, *_) = first_cases((dtype,))
+        case = {**first, "rows": 64, "vocabulary": 400, "width": 16, "alpha": 0.0, "scale": 1.0, "skewed": False}
+        inputs = question({**case, "seed": trial.seed, "upstream": _HELD + _BESIDE * unit}, trial.device)
+        right = truth(inputs)
+        with trial.subject_fault():
+            answer = trial.subject(inputs)
+            pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
+            shared = [float(((actual.double() - true) * true).sum() / true.square().sum()) for actual, true in pairs]
+        errors += [abs(one) / unit for one in shared]
+    return errors
 
 
 def gradient_errors(

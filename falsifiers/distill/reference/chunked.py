@@ -124,8 +124,9 @@ class _Chunked(torch.autograd.Function):
         if ctx.gradients is None:
             raise RuntimeError("the chunked loss gave its gradients away; compute it again for another backward pass")
         given, ctx.gradients = ctx.gradients, None
+        # On a GPU, a tensor in half precision would round the factor.
         gradients = [
-            None if gradient is None else gradient.mul_(grad_output).to(dtype)
+            None if gradient is None else gradient.to(grad_output.dtype).mul_(grad_output).to(dtype)
             for gradient, dtype in zip(given, ctx.dtypes, strict=True)
         ]
         return (*gradients, None, None, None, None, None, None)
