@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,23 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from harness.contract import Contract
 from harness.contract.project import Project
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / ".github" / "workflows"
-CONTRACTS, _ = Project.find(ROOT).load_all()
-DISTRIBUTIONS = metadata.packages_distributions()
+
+
+@cache
+def contracts() -> Sequence[Contract]:
+    """All of this repository."""
+    return Project.find(ROOT).load_all()[0]
+
+
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """Those installed, by the packages that they have."""
+    return metadata.packages_distributions()
 
 
 def called(workflow: str) -> dict[str, str]:
@@ -83,7 +95,7 @@ def lacking(modules: list[str], present: set[str]) -> list[str]:
         name
         for name in modules
         if not present.intersection(
-            map(canonicalize_name, [name.replace(".", "-"), *DISTRIBUTIONS.get(name.partition(".")[0], [])])
+            map(canonicalize_name, [name.replace(".", "-"), *distributions().get(name.partition(".")[0], [])])
         )
     ]
 
@@ -98,10 +110,10 @@ def test_no_claim_lacks_a_module_or_a_gpu(name: str, host: dict[str, str]) -> No
     present = installed(extras(host["install"]))
     asked = {
         one.id: one.profiles[profile].requires
-        for one in CONTRACTS
+        for one in contracts()
         if profile in one.profiles and one.id not in left_out
     }
-    assert len(asked) > len(CONTRACTS) // 2
+    assert len(asked) > len(contracts()) // 2
     assert {name: lacks for name, one in asked.items() if (lacks := lacking([*one.get("modules", [])], present))} == {}
     if "--require-gpu" not in options:
         assert [name for name, one in asked.items() if one["device"] == "cuda"] == []
@@ -112,7 +124,7 @@ def test_what_is_left_out_could_not_run() -> None:
     for _, host in hosts():
         claims = shlex.split(host["claims"])
         for name in [claims[index + 1] for index, word in enumerate(claims) if word == "--except"]:
-            (one,) = [contract for contract in CONTRACTS if contract.id == name]
+            (one,) = [contract for contract in contracts() if contract.id == name]
             assert lacking([*one.profiles["full"].requires.get("modules", [])], installed(extras(host["install"])))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import harness
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, copy_of, reseal, sealed, tamper
 
-pd = pytest.importorskip("pandas")
+pytestmark = pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,13 @@ import inspect
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.contract import Contract
 from harness.contract.entry_point import locate, resolve
 from harness.contract.project import Project
 from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of, read_case, sample
@@ -18,7 +20,12 @@ from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_o
 ROOT = Path(__file__).parents[3]
 PROJECT = Project.find(ROOT)
 KNOWN = cases_of(ROOT)
-CLAIMS = {one.id: one for one in PROJECT.load_all()[0]}
+
+
+@cache
+def claims() -> dict[str, Contract]:
+    """Those of this repository, by id."""
+    return {one.id: one for one in PROJECT.load_all()[0]}
 
 
 def test_there_are_ten_of_each_kind() -> None:
@@ -43,7 +50,7 @@ def test_a_case_names_what_there_is(case: Case) -> None:
     """Its subject is defined, and its claims are claims of this project; a function has a reference and an example."""
     named = [one for one in (case.subject, case.mended) if one]
     for claim, values in case.claims.items():
-        assert claim in CLAIMS
+        assert claim in claims()
         named += [values[name] for name in ("against", "example") if name in values]
         assert case.surface != "function" or {"against", "example"} <= values.keys()
     for entry_point in named:
@@ -52,7 +59,7 @@ def test_a_case_names_what_there_is(case: Case) -> None:
 
 def test_no_subject_is_a_mutant() -> None:
     """Nothing is trained on the corpus: its subjects are no mutants, and no two cases share one."""
-    mutants = [mutant.subject for one in CLAIMS.values() for mutant in one.mutants]
+    mutants = [mutant.subject for one in claims().values() for mutant in one.mutants]
     subjects = [one.subject for one in KNOWN if one.subject]
     assert not {*subjects} & {*mutants}
     assert not [one for one, count in Counter(subjects).items() if count > 1]

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 
@@ -74,6 +72,9 @@ def sharded(width: int = 1024) -> Callable[[], None]:
 
 def sharded_with_optimizer(width: int, device: str) -> tuple[Callable[[], None], torch.optim.Optimizer]:
     """The step, and the optimizer that holds the parameters and their state."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard  # seconds
+
     model = torch.nn.Sequential(
         torch.nn.Linear(width, 4 * width, bias=False), torch.nn.GELU(), torch.nn.Linear(4 * width, width, bias=False)
     ).to(device)

@@ -148,9 +148,6 @@ def test_a_step_that_fits_for_some_addresses_of_segments_alone_is_unknown() -> N
     assert fits == [Fit.DOES_NOT_FIT, Fit.UNKNOWN, Fit.FITS]
 
 
-pytest.importorskip("accelerate")
-transformers = pytest.importorskip("transformers")
-
 ROWS = [{"input_ids": torch.arange(16), "labels": torch.arange(16)} for _ in range(8)]
 
 
@@ -162,6 +159,7 @@ def _options(folder: Path) -> dict[str, Any]:
 
 
 def _model() -> Any:
+    transformers = pytest.importorskip("transformers")
     config = transformers.Qwen2Config(
         vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, tie_word_embeddings=True,
@@ -170,6 +168,8 @@ def _model() -> Any:
 
 
 def _with_transformers(folder: Path) -> Callable[[], Any]:
+    pytest.importorskip("accelerate")
+    transformers = pytest.importorskip("transformers")
     trainer = transformers.Trainer(
         model=_model(), args=transformers.TrainingArguments(**_options(folder)), train_dataset=ROWS
     )
