@@ -14,8 +14,8 @@ from harness.cli.key_options import against, trusted_key_option
 from harness.contract.project import Project
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity, Verification
 from harness.report.messages import finding_text
+from harness.report.messages.finding_text import bundle_totals
 from harness.report.messages.number_text import counted
-from harness.report.messages.verdict_text import bundle_totals
 from harness.report.terminal.printing import tell, tell_all, tell_json
 from harness.report.terminal.verified_text import verified_lines
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from harness.base.dataclass import dataclass, field
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class Code(StrEnum):
-    """The kind of a finding."""
+    """The kind of a finding. Of the remarks, the most important are first."""
 
     INCOMPLETE = "INCOMPLETE"
     """A required file is missing, or the bundle was never finished."""
@@ -42,36 +42,36 @@ class Code(StrEnum):
     FORGED = "FORGED"
     """The attestation contradicts the bundle, or a signature names a trusted key that did not make it."""
 
-    UNSIGNED = "UNSIGNED"
-    """There is no attestation: no signer states that the machine measured this."""
-    UNKNOWN_KEY = "UNKNOWN_KEY"
-    """There is an attestation, but no signature by a trusted key."""
-    STALE_CONTRACT = "STALE_CONTRACT"
-    """The project's contract of this claim has changed since, or is gone."""
-    STALE_FALSIFIER = "STALE_FALSIFIER"
-    """A source file that only the falsifier or a mutant uses has changed since, or is gone."""
-    STALE_SUBJECT = "STALE_SUBJECT"
-    """A source file that the subject uses has changed since, or is gone."""
-    COMMIT_NOT_IN_HISTORY = "COMMIT_NOT_IN_HISTORY"
-    """The measured commit is not in the history of the present checkout, or that is unknown."""
-    DIRTY_TREE = "DIRTY_TREE"
-    """The checkout had changes, so the measured code is not exactly the commit in the record."""
-    WRONG_TARGET = "WRONG_TARGET"
-    """The run was not on the hardware that the claim names."""
-    REDUCED_PROFILE = "REDUCED_PROFILE"
-    """The run was not in the full profile, which is the size that the claim is about."""
     MUTANTS_SKIPPED = "MUTANTS_SKIPPED"
     """The user skipped the mutants: nothing shows that the falsifier can fail."""
     OVERRIDDEN = "OVERRIDDEN"
     """The command line changed parameters: the run is not about the contract's claim."""
     OTHER_SUBJECT = "OTHER_SUBJECT"
     """The measured subject is not the one that the contract names."""
+    STALE_CONTRACT = "STALE_CONTRACT"
+    """The project's contract of this claim has changed since, or is gone."""
+    STALE_FALSIFIER = "STALE_FALSIFIER"
+    """A source file that only the falsifier or a mutant uses has changed since, or is gone."""
+    STALE_SUBJECT = "STALE_SUBJECT"
+    """A source file that the subject uses has changed since, or is gone."""
+    REDUCED_PROFILE = "REDUCED_PROFILE"
+    """The run was not in the full profile, which is the size that the claim is about."""
+    WRONG_TARGET = "WRONG_TARGET"
+    """The run was not on the hardware that the claim names."""
+    DIRTY_TREE = "DIRTY_TREE"
+    """The checkout had changes, so the measured code is not exactly the commit in the record."""
+    COMMIT_NOT_IN_HISTORY = "COMMIT_NOT_IN_HISTORY"
+    """The measured commit is not in the history of the present checkout, or that is unknown."""
     CLOCK_AHEAD = "CLOCK_AHEAD"
     """The record states a start or an end later than now: its clock was ahead, or this machine's clock is behind."""
     OTHER_HARNESS = "OTHER_HARNESS"
     """The harness that measured it had other sources than the one that judges it now."""
     UNPLANTED = "UNPLANTED"
     """`harness plant` has no result for the subject that was measured: nothing shows which defects pass unseen."""
+    UNKNOWN_KEY = "UNKNOWN_KEY"
+    """There is an attestation, but no signature by a trusted key."""
+    UNSIGNED = "UNSIGNED"
+    """There is no attestation: no signer states that the machine measured this."""
 
     @property
     def severity(self) -> Severity:

@@ -14,8 +14,9 @@ from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Findin
 from harness.evidence.verification import Against
 from harness.judging.record import Record
 from harness.report.messages import bound_text, finding_text, number_text, qualifiers, reason_text
+from harness.report.messages.finding_text import KEY_LETTERS
 from harness.report.messages.not_finite import decisive, violations
-from harness.report.messages.verdict_text import IMPORTANCE, KEY_LETTERS, exceeds, undecided, words
+from harness.report.messages.verdict_text import exceeds, undecided, words
 
 __all__ = ["Caveat", "asked", "caveats", "narrowed", "signature", "signed", "statement", "violation", "why"]
 
@@ -47,7 +48,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
             reasons.setdefault(reason_text.marked(mutant.reason), []).append(mutant.id)
         names = "; ".join(f"{', '.join(alike)}: {reason}" for reason, alike in reasons.items())
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", names)
-    for remark in sorted(remarks, key=lambda finding: IMPORTANCE.index(finding.code)):
+    for remark in sorted(remarks, key=lambda finding: [*Code].index(finding.code)):
         yield Caveat(remark.code, finding_text.message(remark))
 
 

@@ -17,7 +17,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract.contract_annotations import judging_part
 from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
-from harness.report.messages.verdict_text import bundle_line
+from harness.report.messages.finding_text import bundle_line
 from tests.contracts import healthy
 from tests.evidence.factory import (
     DEFECTIVE,

@@ -1,16 +1,21 @@
-"""Formats findings of verification."""
+"""Formats verified bundles and their findings."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from harness.contract.reasons import Reason
-from harness.evidence.findings import Finding, Verification
-from harness.report.messages import reason_text
+from harness.base.vocabulary import Verdict
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.findings import NOT_ACCEPTED, Finding, Verification
+from harness.report.messages import qualifiers, reason_text
 
-__all__ = ["document", "line", "message"]
+__all__ = ["KEY_LETTERS", "bundle_line", "bundle_totals", "document", "line", "message"]
 
 _LONGEST = 600
+KEY_LETTERS = 12
+"""Number of characters of a shortened key id or commit."""
 
 
 def message(finding: Finding) -> str:
@@ -31,6 +36,36 @@ def document(verification: Verification) -> dict[str, Any]:
     for name, findings in (("findings", verification.findings), ("remarks", verification.remarks)):
         plain[name] = [{**entry, "message": message(of)} for entry, of in zip(plain[name], findings, strict=True)]
     return {**plain, "reason": reason_text.of(verification.reason)}
+
+
+def bundle_totals(verifications: Sequence[Verification]) -> str:
+    """Return how many bundles are sound, and their verdicts."""
+    sound = [verification for verification in verifications if verification.sound]
+    counts = Counter(verification.verdict for verification in sound)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
+    refused = sum(verification.standing == NOT_ACCEPTED for verification in sound)
+    return (
+        f"{len(sound)} sound, {len(verifications) - len(sound)} unsound; of the sound: {verdicts}"
+        f"{f'; {refused} of them not accepted' if refused else ''}"
+    )
+
+
+def bundle_line(verification: Verification) -> str:
+    """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
+    verdict = "" if verification.accepted else f" ({verification.verdict or 'no verdict'})"
+    parts = [f"{verification.standing}{verdict}"]
+    if verification.id is not None:
+        parts += [verification.id, qualifiers.profile(verification.profile), str(verification.device)]
+    if verification.verdict is not None:
+        parts.append("proven" if verification.proven else qualifiers.UNPROVEN)
+    if verification.signed_by:
+        parts.append("signed by " + ", ".join(key[:KEY_LETTERS] for key in verification.signed_by))
+    parts += qualifiers.overridden(verification.overrides)
+    if verification.subject is not None:
+        parts.append(qualifiers.another_subject(verification.subject))
+    if verification.reason and verification.reason.code is not ReasonCode.UNPROVEN:
+        parts.append(reason_text.of(verification.reason))
+    return "  ".join([*parts, str(verification.path)])
 
 
 def _text(name: str, value: Any) -> str:

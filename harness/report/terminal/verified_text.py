@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from harness.base.shortening import first
 from harness.base.vocabulary import Verdict
-from harness.evidence.findings import Verification
+from harness.evidence.findings import Code, Verification
 from harness.report.messages import finding_text
+from harness.report.messages.finding_text import bundle_line
 from harness.report.messages.number_text import counted
-from harness.report.messages.verdict_text import IMPORTANCE, bundle_line
 from harness.report.terminal.printing import COLOURS, Line
 
 __all__ = ["verified_lines"]
@@ -69,7 +69,7 @@ def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:
         yield "", ""
         yield "Remarks", "bold"
     total = len(verifications)
-    for code, messages in sorted(codes.items(), key=lambda item: IMPORTANCE.index(item[0])):
+    for code, messages in sorted(codes.items(), key=lambda item: [*Code].index(Code(item[0]))):
         count = sum(map(len, messages.values()))
         number = f"all {total} bundles" if count == total else counted(count, "bundle")
         ordered = sorted(messages.items(), key=lambda item: -len(item[1]))

@@ -11,7 +11,6 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.report.terminal.workflow_commands import annotate
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler
-from harness.tools.ci_reports import cases
 
 __all__ = ["handler"]
 
@@ -20,6 +19,8 @@ def handler() -> Handler | None:
     """Return what annotates the job, if this process runs in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return None
+    from harness.tools.ci_reports import cases  # slow to import; every run asks for this handler
+
     contracts: dict[str, Contract] = {}
 
     def handle(event: Event) -> None:

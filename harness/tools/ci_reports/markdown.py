@@ -15,9 +15,9 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import Record
 from harness.report.messages import finding_text, number_text, reason_text
+from harness.report.messages.finding_text import bundle_totals
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
-from harness.report.messages.verdict_text import bundle_totals
 from harness.tools.ci_reports.markdown_text import code_block, code_span, markdown, table
 from harness.tools.report_text import caveats, narrowed, signed, why
 from harness.tools.text_report import BundleResult, TextReport

@@ -16,8 +16,8 @@ from harness.contract.project import Project
 from harness.evidence.findings import Code, Verification
 from harness.report.escaping import printable
 from harness.report.messages import finding_text
+from harness.report.messages.finding_text import bundle_line
 from harness.report.messages.number_text import counted
-from harness.report.messages.verdict_text import bundle_line
 from harness.report.terminal.printing import tell
 from harness.tools.merge.archive import ArchiveError, extract
 from harness.tools.merge.merging import LeftOut, merge
