@@ -7,6 +7,7 @@ the group `harness.commands`. All are imported when they are called.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 import traceback
@@ -88,6 +89,8 @@ class _Commands(click.Group):
             if cmd_name not in tools:
                 return None
             command = _loaded(tools[cmd_name])
+        gc.freeze()  # what is imported stays, so no collection needs to look at it
+        gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -199,6 +199,8 @@ class ForkServer:
         with suppress(OSError):  # it has ended
             self._control.shutdown(socket.SHUT_WR)
         self._process.terminate()  # it may be importing
+        with suppress(OSError), open(os.pidfd_open(self._process.pid), "rb", buffering=0) as process:
+            select.select([process], [], [], 5)  # Popen.wait sleeps up to 0.05 s too long
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -151,6 +151,10 @@ def _adopts() -> bool:
 
 def _strangers() -> list[int]:
     """Return the ids of the children of this process in other sessions."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []  # there is no child, so other processes need not be read
     own = os.getpid()
     pids = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
