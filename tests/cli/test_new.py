@@ -95,7 +95,9 @@ KINDS = [
 ]
 
 
-def test_the_code_is_clean_and_typed_and_its_test_passes(project: Path) -> None:
+def test_the_code_is_clean_and_typed_and_its_test_passes(
+    project: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
     """The code of every kind passes our own settings, even with long names. A title is text, whatever it contains."""
     for identifier, kind in KINDS:
         done = harness(project, "new", identifier, *kind, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
@@ -103,8 +105,8 @@ def test_the_code_is_clean_and_typed_and_its_test_passes(project: Path) -> None:
     tool(project, "ruff", "check", "--no-cache", ".")
     tool(project, "ruff", "format", "--check", "--no-cache", ".")
     tool(project, "pytest", "-q", "-p", "no:cacheprovider")
-    shutil.copytree(ROOT / "harness", project / "harness", ignore=shutil.ignore_patterns("__pycache__"))
-    tool(project, "mypy", "--strict", "--cache-dir", str(project / "mypy_cache"), "falsifiers", "tests")
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    tool(project, "mypy", "--strict", "--cache-dir", str(pytestconfig.cache.mkdir("mypy")), "falsifiers", "tests")
 
 
 @pytest.mark.parametrize("kind", [(), ("--cause",), ("--training",)])

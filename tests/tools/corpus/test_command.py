@@ -29,7 +29,7 @@ def called(*arguments: str) -> Result:
 
 
 def picky(form: Form) -> None:
-    """Finds mistakes in linear layers, has nothing to say of trainers, and dies of softmax."""
+    """Finds mistakes in linear layers, has nothing to say of test suites, and dies of softmax."""
     if form.surface != "function":
         raise NotInScope("functions only")
     if "softmax" in form.parameters["against"]:
@@ -81,13 +81,13 @@ def test_a_mistake_is_judged_until_it_is_refuted_and_one_mended_form_once(tmp_pa
 
 def test_other_checkers_answer_for_both_forms() -> None:
     """Found, accepted, not in scope; a process that dies has found something."""
-    wanted = ("constant-of-zero-weights", "clipped-after-step", "replayed-buffer")
+    wanted = ("constant-of-zero-weights", "early-return", "replayed-buffer")
     cases = [one for one in cases_of(ROOT) if one.id in wanted]
     answers = ask_checker(Project.find(ROOT), f"{__name__}:picky", cases, 0)
     found = {(one.case, one.mended): one.answer for one in answers}
     assert found == {
         ("constant-of-zero-weights", False): "found", ("constant-of-zero-weights", True): "accepted",
-        ("clipped-after-step", False): "not in scope", ("clipped-after-step", True): "not in scope",
+        ("early-return", False): "not in scope", ("early-return", True): "not in scope",
         ("replayed-buffer", False): "found", ("replayed-buffer", True): "found",
     }  # fmt: skip
 
