@@ -19,6 +19,8 @@ from falsifiers.nanochat.head_question import HeadQuestion
 
 HALF = ("bfloat16", "float16")
 _DTYPES = ("float64", "float32", *HALF)
+_HIGHEST = (82, 88, 109)
+"""Logits: the sum of 300 exponentials is within float32, 64 times it is not; the sum is not; no exponential is."""
 _EXACT_WIDTH = 32
 """Up to this width, products of integers up to 2 sum to 128 at most, which has eight bits."""
 
@@ -52,8 +54,8 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     A small one; one row, and one token more than a kernel's block; some and all rows ignored; logits beyond 88; every
     option at once; each reduction; each input frozen; and many equal rows, whose terms have one sign, so that a sum in
-    half precision stops growing. Their mean has terms too small for float16 unless they are scaled. The last case has
-    no rows.
+    half precision stops growing. Their mean has terms too small for float16 unless they are scaled. The losses of
+    some rows are just below and above 88 nats, the largest logarithm in float32. The last case has no rows.
     """
     small = {
         "rows": 6, "vocabulary": 24, "width": 8, "scale": 4.0, "alike": False, "ignored": 0.0, "ignore_index": -100,
@@ -77,6 +79,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**every, "reduction": "sum", "float32_sums": False, "upstream": -3.0},
         {**masked, "reduction": "none"},
         alike,
+        *({**small, "rows": 20, "vocabulary": 300, "highest": highest} for highest in _HIGHEST),
         {**small, "rows": 0},
         {**small, "rows": 0, "reduction": "none"},
     ]
@@ -90,6 +93,8 @@ def question(case: Mapping[str, Any], device: str) -> HeadQuestion:
     hidden, weight = (_integers if case["dtype"] in HALF else _reals)(case, generator)
     targets = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
     targets[:1], targets[1:2] = 0, case["vocabulary"] - 1
+    if "highest" in case:
+        hidden, weight, targets = _rising(hidden, weight, case["highest"])
     if case["alike"]:
         hidden, targets = hidden[:1].expand(case["rows"], -1), targets[:1].repeat(case["rows"])
     if case["ignore_index"] >= 0:  # a padding token, which is the target of no other row
@@ -114,6 +119,18 @@ def question(case: Mapping[str, Any], device: str) -> HeadQuestion:
         upstream.repeat_interleave(2, dim=0).to(device)[::2] if upstream.ndim else upstream.to(device),
         case["frozen"],
     )
+
+
+def _rising(hidden: Tensor, weight: Tensor, highest: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows whose targets have the logit 0, and nearly all other tokens one of up to `highest`; and the targets.
+
+    One column of the head has large numbers, so that sums of its products are far above those of the exponentials.
+    """
+    rising, head = torch.zeros_like(hidden), weight.clone()
+    rising[:, 0] = torch.arange(highest - len(hidden), highest) + 1
+    head[:, 0], head[:, 1] = 1.0, 64.0
+    head[0, 0] = head[-1, 0] = 0.0
+    return rising, head, torch.arange(len(hidden)) % 2 * (len(weight) - 1)
 
 
 def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
