@@ -90,7 +90,7 @@ class Layout:
         yield self.metadata[1], self.index[0]
         yield self.index[1], self.data
         place = self.data
-        for entry in sorted(self.entries, key=lambda one: (one.offset, one.size)):
+        for entry in sorted(self.entries, key=lambda entry: (entry.offset, entry.size)):
             yield place, entry.offset
             place = entry.offset + entry.size
         yield place, self.end
@@ -114,7 +114,7 @@ def _entry(index: bytes, at: int, data: int) -> tuple[Entry, int]:
 
 def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
     """A file according to the table. `order` is the order of the tensors' data, as a streaming writer may choose it."""
-    tensors = sorted(file.tensors, key=lambda one: one.name.encode())
+    tensors = sorted(file.tensors, key=lambda tensor: tensor.name.encode())
     offsets, data = [0] * len(tensors), b""
     for place in order if order is not None else range(len(tensors)):
         offsets[place] = len(data)
@@ -240,7 +240,7 @@ def _in_alignment(layout: Layout) -> Iterator[str]:
     places = {"index": layout.index[0], "data": layout.data, "footer": layout.end}
     yield from (f"{name} at {place}" for name, place in places.items() if place % 64)
     end = layout.data
-    for entry in sorted(layout.entries, key=lambda one: (one.offset, one.size)):
+    for entry in sorted(layout.entries, key=lambda entry: (entry.offset, entry.size)):
         if entry.offset != end:
             # Tensors follow each other in any order, each padded to 64 bytes.
             yield f"{entry.name.decode(errors='replace')} at {entry.offset} instead of {end}"

@@ -67,7 +67,7 @@ def _read_with(trial: Trial[WrittenElsewhere], examine: Callable[[Path, bytes], 
 @propagates
 def _of(section: str, wrong: list[dict[str, list[str]]]) -> list[list[str]]:
     """The differences in one section, by file."""
-    return [found[section] for found in wrong]
+    return [differences[section] for differences in wrong]
 
 
 @propagates
@@ -93,7 +93,7 @@ def _read(path: Path) -> bytes:
 
 def _named(path: Path, wrong: dict[str, list[str]]) -> dict[str, list[str]]:
     """The same differences, each with the name of the file in front."""
-    return {section: [f"{path.name}: {what}" for what in found] for section, found in wrong.items()}
+    return {section: [f"{path.name}: {what}" for what in texts] for section, texts in wrong.items()}
 
 
 def _departures(data: bytes) -> dict[str, list[str]]:

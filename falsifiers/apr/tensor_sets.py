@@ -46,7 +46,7 @@ def json_objects(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, An
         st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), text
     )
     nested = st.recursive(
-        plain, lambda one: st.one_of(st.lists(one, max_size=3), st.dictionaries(text, one, max_size=3)), max_leaves=6
+        plain, lambda item: st.one_of(st.lists(item, max_size=3), st.dictionaries(text, item, max_size=3)), max_leaves=6
     )
     return st.dictionaries(text, nested, max_size=4)
 
@@ -54,7 +54,7 @@ def json_objects(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, An
 _NAMES = st.one_of(
     st.from_regex(r"(model\.layers\.[0-9]{1,2}\.)?[a-z_]{1,12}(\.weight|\.bias)?", fullmatch=True),
     st.text(min_size=1, max_size=60),
-    st.sampled_from("aAbBzZ_é漢\uffff😀").flatmap(lambda one: st.integers(1, 64).map(lambda count: one * count)),
+    st.sampled_from("aAbBzZ_é漢\uffff😀").flatmap(lambda letter: st.integers(1, 64).map(lambda count: letter * count)),
 )
 _SHAPES = st.lists(st.one_of(st.integers(0, 9), st.sampled_from([16, 17, 32, 33, 64])), max_size=3).filter(
     lambda shape: prod(shape) <= 20_000
@@ -63,7 +63,7 @@ _TENSORS = st.fixed_dictionaries(
     {"name": _NAMES, "dtype": st.sampled_from(_DTYPES), "shape": _SHAPES, "seed": st.integers(0, 1000)}
 )
 FILES = {
-    "tensors": st.lists(_TENSORS, max_size=6, unique_by=lambda one: one["name"]),
+    "tensors": st.lists(_TENSORS, max_size=6, unique_by=lambda tensor: tensor["name"]),
     "metadata": json_objects(st.text(max_size=8)),
 }
 """The entries of a case that describe a file."""

@@ -82,8 +82,8 @@ def list_command(folder: Path) -> None:
     targets: dict[str, list[int]] = {}
     for kernel, sm in archive.entries:
         targets.setdefault(kernel, []).append(sm)
-    for kernel, found in targets.items():
-        click.echo(f"{kernel}  {' '.join(f'sm_{sm}' for sm in sorted(found))}")
+    for kernel, sms in targets.items():
+        click.echo(f"{kernel}  {' '.join(f'sm_{sm}' for sm in sorted(sms))}")
 
 
 def _kernels(models: Sequence[str]) -> list[KernelSpec]:

@@ -173,9 +173,9 @@ def _train(trial: Trial[TwoPaths]) -> None:
         with trial.subject_fault():
             of_step = [_step(model, optimizer, tokens) for model, optimizer in zip(models, optimizers, strict=True)]
         (loss, new), (_, old) = of_step
-        for (found, gradients), (right, rights) in zip(of_step, true, strict=True):
-            each = [relative_error(gradient, other) for gradient, other in zip(gradients, rights, strict=True)]
-            errors.append(worst([abs(found - right) / max(1.0, right), *each]))
+        for (actual_loss, gradients), (true_loss, true_gradients) in zip(of_step, true, strict=True):
+            each = [relative_error(gradient, other) for gradient, other in zip(gradients, true_gradients, strict=True)]
+            errors.append(worst([abs(actual_loss - true_loss) / max(1.0, true_loss), *each]))
         del true
         differences.append(worst([_distance(weight, other) for weight, other in zip(new, old, strict=True)]))
         losses.append(loss)
@@ -233,12 +233,12 @@ def _furthest(actual: ProjectionGradients, right: ProjectionGradients, first: in
 
 def _furthest_of_each(actual: ProjectionGradients, right: ProjectionGradients) -> float:
     """The largest difference in any gradient, relative to the largest element of that gradient."""
-    return _worst_of_each(actual, right, lambda one, true: _distance(one, true) / max(float(true.abs().max()), 1e-30))
+    return _worst_of_each(actual, right, lambda grad, true: _distance(grad, true) / max(float(true.abs().max()), 1e-30))
 
 
 def _bias(actual: ProjectionGradients, right: ProjectionGradients) -> float:
     """The largest relative error in length of any gradient along the true one. Rounding to nearest keeps it near 0."""
-    return _worst_of_each(actual, right, lambda one, true: abs(_along(one.double(), true) - 1.0))
+    return _worst_of_each(actual, right, lambda grad, true: abs(_along(grad.double(), true) - 1.0))
 
 
 def _worst_of_each(

@@ -44,16 +44,16 @@ def falsify(trial: Trial[Prewarmed]) -> None:
         return
 
     faults: list[int] = []
-    asked: list[int] = []
+    requested: list[int] = []
     for name in trial.parameters["models"]:
         model = _Model(SHAPES[name], trial.parameters["batch"], trial.parameters["sequence"])
         with trial.subject_fault(), watching() as compiler:
             counts, device = _counted(trial, trial.subject.cache(), [model], trial.device)
         trial.resolve(device=device)
-        asked.append(counts.pop("asked"))
+        requested.append(counts.pop("asked"))
         # If all other counts are 0, the compiler must have been called once for each kernel of a block.
         faults.append(sum(counts.values()) + abs(compiler.nvrtc - len(block_kernels(model.shape))))
-        trial.measure(faults_on_device=faults, asked_on_device=asked)
+        trial.measure(faults_on_device=faults, asked_on_device=requested)
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ def _counted(trial: Trial[Prewarmed], cache: Cache, models: list[_Model], device
                 other_constants += _others(watch.constants[before:], model.shape)
             fetched.append(watch.fetched)
     counts = {
-        "asked": len(watch.asked) // len(models),
-        "missing": len(set(watch.asked) - warmed),
-        "unused": len(warmed - set(watch.asked)),
+        "asked": len(watch.requested) // len(models),
+        "missing": len(set(watch.requested) - warmed),
+        "unused": len(warmed - set(watch.requested)),
         "loaded_in_first_step": fetched[1] - fetched[0],
         "loaded_in_second_step": fetched[2] - fetched[1],
-        "wrong_kernels": sum(asked != ran for asked, ran in zip(watch.asked, watch.ran, strict=True)),
+        "wrong_kernels": sum(requested != ran for requested, ran in zip(watch.requested, watch.ran, strict=True)),
         "other_constants": other_constants,
         "lines_missing": log.differ_from(watch.compiled),
         "uncounted": watch.miscounted(cache.compilations),

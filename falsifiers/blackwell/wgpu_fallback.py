@@ -108,7 +108,7 @@ def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) 
     shorter = (parameters["batch"] + 1, max(2, parameters["sequence"] // 4 - 1))
     truth = TrueBlock(TRUE_SHAPES[parameters["model"]])
     weights = _weights(trial)
-    operations = told = 0
+    operations = injected = 0
     for size, count in ((shorter, 2), ((parameters["batch"], parameters["sequence"]), parameters["places"])):
         for weight in weights.values():
             weight.copy_(weight.flip(0))
@@ -129,8 +129,8 @@ def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) 
             seen.launches_by_fault.append(faulty.launches)
             seen.primary_calls_after_fault.append(witness.primary_calls)
             seen.torch_products_after_fault.append(witness.products)
-            seen.warnings_too_many.append(witness.warnings - (told == 0))
-            told += 1
+            seen.warnings_too_many.append(witness.warnings - (injected == 0))
+            injected += 1
             if faulty.held_then is not None:
                 seen.held_after_fault.append(faulty.held_then)
             live.append(witness.live_bytes())

@@ -24,8 +24,8 @@ def falsify(trial: Trial[AllocatorSetting]) -> None:
     trial.measure(
         loss_differences=[
             abs(actual - true) / abs(true)
-            for one in (on, off)
-            for actual, true in zip(one["losses"], right, strict=True)
+            for run in (on, off)
+            for actual, true in zip(run["losses"], right, strict=True)
         ],
         setting_in_effect=on["expandable"],
         segments_expandable=on["segments_expandable"],

@@ -37,11 +37,11 @@ def main(late: str, rows: str) -> None:
     """Set the variables of `late` after the first tensor, run the steps, and print the results as JSON."""
     first = torch.zeros(1 << 20, device="cuda")
     os.environ.update(json.loads(late))
-    found = steps(json.loads(rows))
+    results = steps(json.loads(rows))
     snapshot = torch.cuda.memory._snapshot()
-    found["expandable"] = bool(snapshot["allocator_settings"].get("expandable_segments"))
-    found["segments_expandable"] = any(bool(segment.get("is_expandable")) for segment in snapshot["segments"])
-    print(json.dumps({**found, "device": first.device.type}))
+    results["expandable"] = bool(snapshot["allocator_settings"].get("expandable_segments"))
+    results["segments_expandable"] = any(bool(segment.get("is_expandable")) for segment in snapshot["segments"])
+    print(json.dumps({**results, "device": first.device.type}))
 
 
 if __name__ == "__main__":

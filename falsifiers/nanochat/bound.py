@@ -26,18 +26,18 @@ _WARMUP, _TIMED = 3, 7
 
 def falsify(trial: Trial[BoundAnalysis]) -> None:
     """Ask the subject about a step, by the published figures, and about two controls; on a GPU, measure all three."""
-    asked = trial.parameters
-    peaks = asked["peak_operations"], asked["peak_bytes"]
+    settings = trial.parameters
+    peaks = settings["peak_operations"], settings["peak_bytes"]
     with torch.device("meta"):
-        parameters = sum(parameter.numel() for parameter in Gpt(_shape(asked)).parameters())
-    step = asked["flops_per_token"] * asked["rows"] * asked["sequence"], float(_BYTES_A_PARAMETER * parameters)
+        parameters = sum(parameter.numel() for parameter in Gpt(_shape(settings)).parameters())
+    step = settings["flops_per_token"] * settings["rows"] * settings["sequence"], float(_BYTES_A_PARAMETER * parameters)
     with trial.subject_fault():
         limits = {
             name: str(trial.subject.bound(*work, *peaks)) for name, work in {**_CONTROLS, "account": step}.items()
         }
     trial.measure(**{f"{name}_bound": limit for name, limit in limits.items()})
     trial.measure(account_over_ridge=step[0] / step[1] / (peaks[0] / peaks[1]))
-    if asked["timed"]:
+    if settings["timed"]:
         _measure(trial, step[0])
     trial.resolve(device=torch.device(trial.device).type)
 

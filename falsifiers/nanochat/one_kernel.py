@@ -27,5 +27,5 @@ def compiled(capability: int, **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for one in sys.argv[1:]:
-        compiled(int(one))
+    for text in sys.argv[1:]:
+        compiled(int(text))

@@ -48,10 +48,10 @@ def falsify(trial: Trial[Accounts]) -> None:
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
         shape = {**case, "width": 2 * case["width"] * case["heads"]}
-        found = _counted(trial, shape, trial.device)
-        counted = found.pop("counted")
+        measured = _counted(trial, shape, trial.device)
+        counted = measured.pop("counted")
         with trial.subject_fault():
-            return {"errors": abs(trial.subject.flops_per_token(shape) / counted - 1.0), **found}
+            return {"errors": abs(trial.subject.flops_per_token(shape) / counted - 1.0), **measured}
 
     cases = st.fixed_dictionaries({name: st.integers(*bounds) for name, bounds in SIZES.items()})
     trial.measure(cases=trial.search(cases, check, examples=trial.parameters["cases"]))

@@ -18,7 +18,6 @@ _REJECTED = re.compile(r"Value '(sm_\w+)' is not defined for option 'gpu-name'")
 
 def falsify(trial: Trial[Assembler]) -> None:
     """Assemble a Triton kernel with every ptxas of this machine, and compare with the subject's prediction."""
-    asked = trial.parameters["targets"]
     programs = list(_programs())
     brought = [
         _version(tool) for tool in toolchain.ptxas() if tool.version and tool.details.get("found_by") == "Triton"
@@ -31,7 +30,7 @@ def falsify(trial: Trial[Assembler]) -> None:
     ptx.write_text(compiled(80, ptx_version=80).asm["ptx"])
     foretold_wrongly, unexplained, accepted_by_old, rejected_by_new, other_code = [], [], 0, 0, []
     for path, text, version in programs:
-        for target in asked:
+        for target in trial.parameters["targets"]:
             image = trial.workspace / f"{len(list(trial.workspace.iterdir()))}.cubin"
             with trial.subject_fault():
                 foretold = trial.subject.accepts(text, target)

@@ -78,15 +78,15 @@ def _measure_processes(trial: Trial[SmallGpuPatch]) -> None:
     given = {name: trial.parameters[name] for name in ("multiprocessors", "rows", "sequence", "width", "heads")}
 
     def process(environment: Mapping[str, str]) -> dict[str, Any]:
-        told = json.dumps({**given, "seed": trial.seed})
-        found: dict[str, Any] = printed(
+        argument = json.dumps({**given, "seed": trial.seed})
+        result: dict[str, Any] = printed(
             "falsifiers.nanochat.tuned_block",
-            told,
+            argument,
             environment=environment,
             unset=("TORCHINDUCTOR_",),
             seconds=_SECONDS,
         )
-        return found
+        return result
 
     without = process({})
     with trial.subject_fault():

@@ -41,10 +41,10 @@ def falsify(trial: Trial[Paths]) -> None:
     trial.resolve(device=torch.device(trial.device).type, dtype="+".join(sorted(dtypes)))
 
 
-def _step(subject: Paths, path: str, asked: dict[str, int], dtypes: set[str]) -> Callable[[], object]:
+def _step(subject: Paths, path: str, parameters: dict[str, int], dtypes: set[str]) -> Callable[[], object]:
     model = subject.model(path)
     dtypes |= {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
-    tokens = torch.zeros(asked["rows"], asked["sequence"], dtype=torch.int64, device="cuda")
+    tokens = torch.zeros(parameters["rows"], parameters["sequence"], dtype=torch.int64, device="cuda")
 
     def step() -> None:
         model.zero_grad()
@@ -53,11 +53,11 @@ def _step(subject: Paths, path: str, asked: dict[str, int], dtypes: set[str]) ->
     return step
 
 
-def _loss(subject: Paths, path: str, asked: dict[str, int]) -> Callable[[], object]:
+def _loss(subject: Paths, path: str, parameters: dict[str, int]) -> Callable[[], object]:
     """Return a call of the loss with its gradients. Its inputs are part of every path's peak."""
-    dtype, loss = getattr(torch, asked["dtype"]), subject.loss(path)  # type: ignore[call-overload]
-    hidden = torch.randn(asked["rows"] * asked["sequence"], asked["width"], dtype=dtype, device="cuda")
-    head = torch.randn(asked["vocabulary"], asked["width"], dtype=dtype, device="cuda")
+    dtype, loss = getattr(torch, parameters["dtype"]), subject.loss(path)  # type: ignore[call-overload]
+    hidden = torch.randn(parameters["rows"] * parameters["sequence"], parameters["width"], dtype=dtype, device="cuda")
+    head = torch.randn(parameters["vocabulary"], parameters["width"], dtype=dtype, device="cuda")
     targets = torch.zeros(len(hidden), dtype=torch.int64, device="cuda")
 
     def step() -> tuple[Tensor, ...]:

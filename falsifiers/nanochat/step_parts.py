@@ -68,18 +68,18 @@ def falsify(trial: Trial[Paths]) -> None:
         waiting_error=waiting_error,
     )
     errors = {"forward_error": forward - right.estimate, "backward_error": backward - (100.0 - right.estimate)}
-    found = {name: _about(abs(error), right) for name, error in errors.items()} | {
+    intervals = {name: _about(abs(error), right) for name, error in errors.items()} | {
         "forward_percent": _about(forward, right),
         "backward_percent": _about(backward, right),
-        "backward_over_forward": Interval(*(100.0 / one - 1.0 for one in (right.estimate, right.high, right.low))),
+        "backward_over_forward": Interval(*(100.0 / share - 1.0 for share in (right.estimate, right.high, right.low))),
     }
-    for name, interval in found.items():
+    for name, interval in intervals.items():
         if open_at := [limit for limit in trial.parameters[name] if interval.low <= limit <= interval.high]:
             raise NotMeasured(
                 f"this machine cannot decide: {name} is {interval.low:.2f} to {interval.high:.2f}, and the limit of "
                 f"{open_at[0]:g} is in that interval"
             )
-    trial.measure(**{name: interval.estimate for name, interval in found.items()})
+    trial.measure(**{name: interval.estimate for name, interval in intervals.items()})
 
 
 def _measured(

@@ -94,4 +94,4 @@ def _compare(trial: Trial[Paths], batch: Batch) -> None:
 def _difference(gradients: dict[str, Tensor], rights: dict[str, Tensor]) -> float:
     """Return the largest distance of a gradient from the expected one, relative to the expected one's norm."""
     pairs = [(gradient.float(), rights[name].float()) for name, gradient in gradients.items() if name in rights]
-    return max(float((one - right).norm() / right.norm()) for one, right in pairs)
+    return max(float((gradient - right).norm() / right.norm()) for gradient, right in pairs)

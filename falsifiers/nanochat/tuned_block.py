@@ -27,9 +27,9 @@ def seen(given: Mapping[str, Any]) -> dict[str, Any]:
         given: `multiprocessors` that the GPU pretends to have, `rows` of a batch or 0, the `seed`, and `sequence`,
             `width` and `heads` of a model with one block.
     """
-    found: dict[str, Any] = {"is_set": bool(config.max_autotune_gemm)}
+    result: dict[str, Any] = {"is_set": bool(config.max_autotune_gemm)}
     if not given["rows"]:
-        return found
+        return result
     from torch._inductor import select_algorithm
 
     choices: list[int] = []
@@ -44,15 +44,15 @@ def seen(given: Mapping[str, Any]) -> dict[str, Any]:
         tokens = torch.randint(256, (given["rows"], given["sequence"]), device=_DEVICE)
         plain = _gradients(model, model.hidden(tokens))
         tuned = _gradients(model, torch.compile(model.hidden)(tokens))
-    distances = [float((one - other).norm() / other.norm()) for one, other in zip(tuned, plain, strict=True)]
-    return {**found, "choices": choices, "gradient_error": max(distances)}
+    distances = [float((gradient - right).norm() / right.norm()) for gradient, right in zip(tuned, plain, strict=True)]
+    return {**result, "choices": choices, "gradient_error": max(distances)}
 
 
 def _gradients(model: Gpt, hidden: Tensor) -> list[Tensor]:
     weights = [*model.blocks.parameters()]
     generator = torch.Generator(_DEVICE).manual_seed(1)
     aim = torch.randn(hidden.shape, device=_DEVICE, generator=generator, dtype=hidden.dtype)
-    return [one.float() for one in torch.autograd.grad(hidden, weights, aim)]
+    return [gradient.float() for gradient in torch.autograd.grad(hidden, weights, aim)]
 
 
 if __name__ == "__main__":

@@ -29,20 +29,20 @@ def falsify(trial: Trial[Tuner]) -> None:
     exact = torch.arange(64.0).view(8, 8)
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
-        table = {_key(one): one for one in case["candidates"]}
+        table = {_key(entry): entry for entry in case["candidates"]}
 
         def run(candidate: Candidate) -> tuple[float, Tensor]:
-            one = table[_key(candidate)]
-            if _needed(one) > limit:
-                raise OutOfResources(_needed(one), limit, "shared memory")
-            if one["fault"] == "crash":
+            entry = table[_key(candidate)]
+            if _needed(entry) > limit:
+                raise OutOfResources(_needed(entry), limit, "shared memory")
+            if entry["fault"] == "crash":
                 raise _Crash
-            return one["seconds"], _damaged(exact, one["fault"])
+            return entry["seconds"], _damaged(exact, entry["fault"])
 
-        candidates = [{name: one[name] for name in _NAMES} for one in table.values()]
-        fitting = [one for one in table.values() if _needed(one) <= limit and not one["fault"]]
-        least = min((one["seconds"] for one in fitting), default=None)
-        crashes = any(one["fault"] == "crash" and _needed(one) <= limit for one in table.values())
+        candidates = [{name: entry[name] for name in _NAMES} for entry in table.values()]
+        fitting = [entry for entry in table.values() if _needed(entry) <= limit and not entry["fault"]]
+        least = min((entry["seconds"] for entry in fitting), default=None)
+        crashes = any(entry["fault"] == "crash" and _needed(entry) <= limit for entry in table.values())
         with trial.subject_fault(), contextlib.suppress(_Crash):
             chosen = trial.subject.choose(candidates, run, lambda made: bool(torch.equal(made, exact)))
             if crashes:
@@ -51,14 +51,14 @@ def falsify(trial: Trial[Tuner]) -> None:
             return {"wrong": 0.0}
         if chosen is None or least is None:
             return {"wrong": float(chosen is not least)}
-        return {"wrong": float(_key(chosen) not in {_key(one) for one in fitting if one["seconds"] == least})}
+        return {"wrong": float(_key(chosen) not in {_key(entry) for entry in fitting if entry["seconds"] == least})}
 
-    one = st.fixed_dictionaries({
+    configuration = st.fixed_dictionaries({
         "rows": st.sampled_from([16, 32, 64, 128, 256]), "columns": st.sampled_from([16, 32, 64, 128, 256]),
         "depth": st.sampled_from([16, 32, 64]), "stages": st.integers(1, 8), "seconds": st.floats(1e-6, 1.0),
         "fault": st.sampled_from(_FAULTS),
     })  # fmt: skip
-    drawn = st.fixed_dictionaries({"candidates": st.lists(one, min_size=1, max_size=6, unique_by=_key)})
+    drawn = st.fixed_dictionaries({"candidates": st.lists(configuration, min_size=1, max_size=6, unique_by=_key)})
     trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=_known()))
     _real(trial, limit)
 
@@ -66,7 +66,7 @@ def falsify(trial: Trial[Tuner]) -> None:
 def _real(trial: Trial[Tuner], limit: int) -> None:
     """Tune the kernel. Without a GPU, code compiled for the claim's GPU states its needs, and torch multiplies."""
     candidates = [
-        dict(zip(_NAMES, map(int, one.split("x")), strict=True)) for one in trial.parameters["configurations"]
+        dict(zip(_NAMES, map(int, text.split("x")), strict=True)) for text in trial.parameters["configurations"]
     ]
     garbage = _key(candidates[0])
     on_gpu = torch.device(trial.device).type == "cuda"
@@ -122,10 +122,10 @@ def _key(candidate: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(candidate[name] for name in _NAMES)
 
 
-def _needed(one: Mapping[str, Any]) -> int:
+def _needed(candidate: Mapping[str, Any]) -> int:
     """Return the bytes of the blocks in flight, two bytes per number."""
-    blocks = (one["rows"] + one["columns"]) * one["depth"] * 2
-    return int(blocks * max(one["stages"] - 1, 1))
+    blocks = (candidate["rows"] + candidate["columns"]) * candidate["depth"] * 2
+    return int(blocks * max(candidate["stages"] - 1, 1))
 
 
 def _damaged(exact: Tensor, fault: str) -> Tensor:

@@ -72,7 +72,7 @@ def _sum_errors(trial: Trial[Accounts]) -> list[float]:
         right.append(sum(batches))
     with trial.subject_fault():
         totals = run_of_ranks(ranks, partial(_totals, trial.subject, cases), "cpu", trial.workspace / "ranks")
-    return [abs(total - one) / one for of_rank in totals for total, one in zip(of_rank, right, strict=True)]
+    return [abs(total - true) / true for of_rank in totals for total, true in zip(of_rank, right, strict=True)]
 
 
 def _totals(subject: Accounts, cases: Sequence[tuple[int, list[float]]], device: str) -> list[float]:

@@ -14,21 +14,21 @@ import torch
 from falsifiers.recsys.dynamic_tables import Recipe, Scoring, Tables
 from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket
 from falsifiers.recsys.table_ranks import of_ranks
-from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from falsifiers.recsys.table_watch import TableErrors, Watch, chance_of, drawn_keys
 from harness import Trial
 
 HOT = 21
 """How often NVIDIA's test looks up its hot keys."""
 _LARGEST = (1 << 63) - 1
 
-Scenario = Callable[[], Found]
+Scenario = Callable[[], TableErrors]
 
 
 def falsify_lookups(trial: Trial[Tables]) -> None:
     """Train on keys of the whole range, on two ranks, through a cache, and on too many keys for a bucket."""
     batch, dim, buckets = (trial.parameters[name] for name in ("batch", "dim", "buckets"))
 
-    def of_all_kinds(**more: Any) -> Found:
+    def of_all_kinds(**more: Any) -> TableErrors:
         chance = chance_of(trial.seed, more)
         watch = Watch.of(trial, Recipe(dim, **more), chance)
         pool = drawn_keys(chance, 3 * batch)
@@ -40,9 +40,9 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
         watch.train([], 0 if watch.recipe.scoring == "custom" else None)
         watch.evaluate([])
         watch.evaluate(pool)
-        return watch.found
+        return watch.errors
 
-    def crowded() -> Found:
+    def crowded() -> TableErrors:
         """Look up more keys of one bucket than it has slots, in the batch that doubles the table."""
         chance = chance_of(trial.seed, "crowded")
         watch = Watch.of(trial, Recipe(dim, 1, 2, "step", "adagrad", eps=0.5, initial="constant", spread=0.5), chance)
@@ -50,7 +50,7 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
         watch.train(crowd[:60])
         watch.train([*crowd, *drawn_keys(chance, 9)])
         watch.evaluate(crowd)
-        return watch.found
+        return watch.errors
 
     _run(
         trial,
@@ -77,7 +77,7 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
 def falsify_evictions(trial: Trial[Tables]) -> None:
     """Fill tables beyond their capacity with each kind of score."""
 
-    def filled(scoring: Scoring, buckets: int) -> Found:
+    def filled(scoring: Scoring, buckets: int) -> TableErrors:
         chance, slots = chance_of(trial.seed, scoring), buckets * BUCKET
         watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, scoring), chance)
         keys = drawn_keys(chance, 2 * slots)
@@ -94,7 +94,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
             watch.evaluate(keys)
         if scoring in ("lfu", "custom"):
             watch.lose(hot)
-        return watch.found
+        return watch.errors
 
     buckets = trial.parameters["buckets"]
     _run(
@@ -112,7 +112,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 def falsify_growth(trial: Trial[Tables]) -> None:
     """Fill tables to exactly half, then by one more key, until they have reached their largest size."""
 
-    def grown(**more: Any) -> Found:
+    def grown(**more: Any) -> TableErrors:
         chance = chance_of(trial.seed, more)
         recipe = Recipe(trial.parameters["dim"], 1, trial.parameters["buckets"], **more)
         watch = Watch.of(trial, recipe, chance)
@@ -128,7 +128,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.train(keys)
         watch.evaluate(keys)
         watch.dump(trial.workspace / "table.safetensors")
-        return watch.found
+        return watch.errors
 
     _run(
         trial,
@@ -147,7 +147,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
     """Train, dump, load elsewhere, and train both once more; dump the keys since a score, and replay them."""
     batch, buckets = trial.parameters["batch"], trial.parameters["buckets"]
 
-    def dumped(**more: Any) -> Found:
+    def dumped(**more: Any) -> TableErrors:
         chance = chance_of(trial.seed, more)
         watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, **more), chance)
         pool = drawn_keys(chance, 2 * buckets * BUCKET)
@@ -155,8 +155,8 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         for step in range(trial.parameters["lookups"]):
             watch.train(chance.choices(pool[step * batch // 4 :], k=batch))
         whole = watch.dump(files[0])
-        if not watch.found.clean:
-            return watch.found
+        if not watch.errors.clean:
+            return watch.errors
         scores = sorted({entry.score for entry in watch.model.entries.values()})
         for score in {scores[0], scores[len(scores) // 2], scores[-1]}:
             watch.dump_since(files[2], score, whole)
@@ -164,15 +164,15 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         other.same(whole, other.dump(files[1]))
         more_keys = chance.choices(pool, k=batch)
         other.chance = copy.deepcopy(chance)
-        for one in (watch, other):
-            one.train(more_keys)
-            one.evaluate(pool)
+        for each in (watch, other):
+            each.train(more_keys)
+            each.evaluate(pool)
         then = watch.dump(files[3])
         other.same(then, other.dump(files[4]), but=("scores",))
-        watch.found.add(other.found)
-        return watch.found
+        watch.errors.add(other.errors)
+        return watch.errors
 
-    def replayed() -> Found:
+    def replayed() -> TableErrors:
         """Load a table that has grown; then the keys since its last score over it, while nothing is evicted."""
         chance = chance_of(trial.seed, "replayed")
         watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 2, "custom", "adam"), chance)
@@ -185,12 +185,12 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         other = watch.loaded(trial, first)
         with other.fault():
             other.table.load(since)
-        other.found = Found()
+        other.errors = TableErrors()
         other.count()
         other.evaluate(pool)
         other.dump(then)
-        watch.found.add(other.found)
-        return watch.found
+        watch.errors.add(other.errors)
+        return watch.errors
 
     _run(
         trial,
@@ -210,7 +210,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
 
 def _run(trial: Trial[Tables], scenarios: list[Scenario], names: dict[str, str]) -> None:
     """Run scenarios until one finds an error, and record the findings by name."""
-    findings: list[Found] = []
+    findings: list[TableErrors] = []
     for scenario in scenarios:
         findings.append(scenario())
         if not findings[-1].clean:

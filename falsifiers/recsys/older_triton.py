@@ -62,8 +62,8 @@ def _ended(program: str, name: str, before: list[str]) -> dict[str, Any]:
     except Stopped as error:
         raise NotMeasured(f"the import did not end: {error}") from error
     print(done.stderr[-1000:], flush=True)
-    found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"version": "", "owner": ""}
-    return {**found, "status": done.returncode}
+    imported = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"version": "", "owner": ""}
+    return {**imported, "status": done.returncode}
 
 
 def _installed() -> Path:

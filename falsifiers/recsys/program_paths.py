@@ -19,7 +19,7 @@ def without(program: str, folder: Path) -> str:
         if (place / program).exists():
             places[real] = folder / str(len(places))
             places[real].mkdir(parents=True)
-            for one in place.iterdir():
-                if one.name != program:
-                    (places[real] / one.name).symlink_to(one)
+            for entry in place.iterdir():
+                if entry.name != program:
+                    (places[real] / entry.name).symlink_to(entry)
     return os.pathsep.join(map(str, places.values()))

@@ -27,8 +27,8 @@ def main(words: list[str]) -> int:
     per_node = tasks // nodes
     if options.get("ntasks", options.get("ntasks-per-node")) == "1" and options.get("nodes", "1") == "1" and tasks > 1:
         # Such as `srun -N1 -n1 -w "$first" hostname`, which queries a node before the training.
-        asked = {"SLURMD_NODENAME": options.get("nodelist", "node0")}
-        return subprocess.run(command, env=os.environ | asked).returncode
+        variables = {"SLURMD_NODENAME": options.get("nodelist", "node0")}
+        return subprocess.run(command, env=os.environ | variables).returncode
     layout = {"nodes": nodes, "ntasks": tasks, "ntasks-per-node": per_node}
     if other := [
         f"--{name}={options[name]}" for name, size in layout.items() if options.get(name, str(size)) != str(size)

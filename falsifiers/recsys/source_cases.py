@@ -59,22 +59,22 @@ def falsify(trial: Trial[Files]) -> None:
 
 def _collected(folder: Path, arguments: Sequence[str]) -> tuple[list[str], Cases]:
     """Return pytest's messages about files that it cannot collect, and the cases that would run."""
-    found = folder.parent / "cases.json"
-    found.unlink(missing_ok=True)
+    cases_file = folder.parent / "cases.json"
+    cases_file.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
     command += ["--continue-on-collection-errors", "--rootdir", str(folder), "-c", str(folder / "pytest.ini")]
     variables = {
         "PYTHONPATH": os.pathsep.join(sys.path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONDONTWRITEBYTECODE": "1", _CASES: str(found),
+        "PYTHONDONTWRITEBYTECODE": "1", _CASES: str(cases_file),
     }  # fmt: skip
-    there = ["sh", "-c", 'cd "$0" && exec env -u PYTEST_ADDOPTS "$@"', str(folder)]
+    cd = ["sh", "-c", 'cd "$0" && exec env -u PYTEST_ADDOPTS "$@"', str(folder)]
     try:
-        done = completed([*there, *command, *(arguments or ["."])], _SECONDS, environment={**os.environ, **variables})
+        done = completed([*cd, *command, *(arguments or ["."])], _SECONDS, environment={**os.environ, **variables})
     except Stopped as error:
         raise NotMeasured(f"pytest did not collect the source's tests: {error}") from error
     print(done.stdout[-2000:], done.stderr[-2000:], flush=True)
-    if done.returncode not in _STATUSES or not found.exists():
+    if done.returncode not in _STATUSES or not cases_file.exists():
         raise NotMeasured(f"pytest ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     broken = [line for line in done.stdout.splitlines() if line.startswith("ERROR ")]
-    cases: Cases = json.loads(found.read_text(encoding="utf-8"))
+    cases: Cases = json.loads(cases_file.read_text(encoding="utf-8"))
     return broken, cases

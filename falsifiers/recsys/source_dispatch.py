@@ -39,7 +39,7 @@ def falsify(trial: Trial[FusedFunction]) -> None:
         zip(parameters["capabilities"], zip(parameters["forward"], parameters["backward"], strict=True), strict=True)
     )
     narrow = parameters["head_dim"]
-    wrong, errors, asked = list[str](), list[float](), 0
+    wrong, errors, calls = list[str](), list[float](), 0
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for capability, (forward, backward) in table.items():
@@ -49,14 +49,14 @@ def falsify(trial: Trial[FusedFunction]) -> None:
                 for dtype in ("bfloat16", "float16"):
                     question = _question({"width": width, "dtype": dtype}, trial)
                     ran, answer = _both(trial, question, capability, capability)
-                    asked += 1
+                    calls += 1
                     if ran != [forward, backward]:
                         wrong.append(f"{capability}, {width}, {dtype}: {ran}")
                     if answer is not None:
                         errors += _errors(answer, question)
         recomputed, answer = _both(trial, _question({"width": narrow}, trial), 9, parameters["guarded"])
     trial.measure(
-        asked=asked,
+        asked=calls,
         wrong_operators=wrong,
         errors=errors,
         printed=printed.getvalue(),

@@ -191,8 +191,8 @@ class _HostStream:
         before = [(tensor, tensor.clone()) for tensor in _tensors(arguments)]
         task(*arguments)
         writes = [(_bytes(tensor), _bytes(tensor).clone(), _bytes(tensor) != _bytes(old)) for tensor, old in before]
-        for one, old in before:
-            one.copy_(old)
+        for tensor, old in before:
+            tensor.copy_(old)
         self.ending = lambda: [tensor.copy_(torch.where(changed, new, tensor)) for tensor, new, changed in writes]
 
     def _let_go(self, block: Tensor) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from falsifiers.param_decomp.ranks import run_of_ranks
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
 from falsifiers.recsys.oracle.dynamic_table import Model, owner_of
-from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys, laid
+from falsifiers.recsys.table_watch import TableErrors, Watch, chance_of, drawn_keys, laid
 from harness import NotMeasured, Trial
 
 RANKS = 2
@@ -20,12 +20,12 @@ _OFTEN = 300
 """More than eight bits count."""
 
 
-def of_ranks(trial: Trial[Tables]) -> Found:
+def of_ranks(trial: Trial[Tables]) -> TableErrors:
     """Train two ranks, each with its own keys, and return the findings of both."""
     if trial.device.startswith("cuda") and torch.cuda.device_count() < RANKS:
         raise NotMeasured("two ranks need two GPUs")
     folder = trial.workspace / "ranks"
-    work = partial(_found, trial.subject, trial.seed, folder)
+    work = partial(_errors_of, trial.subject, trial.seed, folder)
     with trial.subject_fault():
         findings = run_of_ranks(RANKS, work, trial.device, folder)
     for other in findings[1:]:
@@ -33,12 +33,12 @@ def of_ranks(trial: Trial[Tables]) -> Found:
     return findings[0]
 
 
-def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
+def _errors_of(subject: Tables, seed: int, folder: Path, device: str) -> TableErrors:
     """Run as one of the ranks."""
     rank, recipe = dist.get_rank(), Recipe(4, 1, 2, "lfu", "adagrad", seed=seed)
     watch = watched(subject, recipe, device, rank, keys=60, steps=3, words=("ranks", seed))
     watch.dump(folder / f"dump-{rank}.safetensors")
-    return watch.found
+    return watch.errors
 
 
 def watched(
@@ -54,18 +54,21 @@ def watched(
     watch = Watch(nullcontext, recipe, device, chance, table, models[rank])
     pool = drawn_keys(chance, 2 * keys)
     for step in range(steps):
-        asked = [chance.choices(pool, k=keys + keys // 3 * one) for one in range(RANKS)]
-        asked[0] += [pool[0]] * (_OFTEN if step == 1 else 0)
-        asked[-1] = [] if step == 2 else asked[-1]
+        keys_by_rank = [chance.choices(pool, k=keys + keys // 3 * number) for number in range(RANKS)]
+        keys_by_rank[0] += [pool[0]] * (_OFTEN if step == 1 else 0)
+        keys_by_rank[-1] = [] if step == 2 else keys_by_rank[-1]
         generator = torch.Generator().manual_seed(chance.randrange(1 << 32))
-        slopes = [torch.randint(-256, 257, (len(one), recipe.dim), generator=generator) / 256.0 for one in asked]
-        rows = table.train(laid(asked[rank], step, device))
-        for model, some, _ in _shares(models, asked, slopes):
-            model.train(some)
-        watch.compare(asked[rank], rows.detach(), models)
+        slopes = [
+            torch.randint(-256, 257, (len(own_keys), recipe.dim), generator=generator) / 256.0
+            for own_keys in keys_by_rank
+        ]
+        rows = table.train(laid(keys_by_rank[rank], step, device))
+        for model, owned, _ in _shares(models, keys_by_rank, slopes):
+            model.train(owned)
+        watch.compare(keys_by_rank[rank], rows.detach(), models)
         (rows * slopes[rank].to(device)).sum().backward()
-        for model, some, steep in _shares(models, asked, slopes):
-            model.update(some, steep)
+        for model, owned, steep in _shares(models, keys_by_rank, slopes):
+            model.update(owned, steep)
         watch.count()
         rest = chance.sample(pool, keys)[rank:]
         watch.compare(rest, table.evaluate(torch.tensor(rest, device=device)), models)
@@ -73,10 +76,10 @@ def watched(
 
 
 def _shares(
-    models: list[Model], asked: list[list[int]], slopes: list[Tensor]
+    models: list[Model], keys_by_rank: list[list[int]], slopes: list[Tensor]
 ) -> Iterator[tuple[Model, list[int], Tensor]]:
     """Yield each owner's model with the keys and gradients that all ranks send to it."""
-    keys, steep = [key for one in asked for key in one], torch.cat(slopes)
+    keys, steep = [key for own_keys in keys_by_rank for key in own_keys], torch.cat(slopes)
     for owner, model in enumerate(models):
         owned = [place for place, key in enumerate(keys) if owner_of(key, RANKS) == owner]
         yield model, [keys[place] for place in owned], steep[owned]

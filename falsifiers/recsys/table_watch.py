@@ -46,7 +46,7 @@ def laid(keys: Sequence[int], turn: int, device: str) -> Tensor:
 
 
 @dataclass
-class Found:
+class TableErrors:
     """The errors since the last `taken`.
 
     Attributes:
@@ -78,7 +78,7 @@ class Found:
         """Whether there are no errors beyond roundings, so that later steps are meaningful."""
         return all(getattr(self, field.name) <= 1e-5 for field in fields(self))
 
-    def add(self, other: Found) -> None:
+    def add(self, other: TableErrors) -> None:
         for quantity in fields(self):
             join = max if quantity.name.endswith("error") else sum
             setattr(self, quantity.name, join((getattr(self, quantity.name), getattr(other, quantity.name))))
@@ -90,10 +90,10 @@ class Watch:
 
     Attributes:
         seen: every key of a training lookup.
-        found: the errors so far.
+        errors: the errors so far.
         refilled: whether an evaluation was repeated in the same memory.
         given: rows of the last calls, each with a copy.
-        asked: the keys of the last training lookup.
+        last_keys: the keys of the last training lookup.
     """
 
     fault: Callable[[], AbstractContextManager[None]]
@@ -103,10 +103,10 @@ class Watch:
     table: Table
     model: Model
     seen: set[int] = field(default_factory=set)
-    found: Found = field(default_factory=Found)
+    errors: TableErrors = field(default_factory=TableErrors)
     refilled: bool = False
     given: deque[tuple[Tensor, Tensor]] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    asked: Tensor | None = None
+    last_keys: Tensor | None = None
 
     @staticmethod
     def of(trial: Trial[Tables], recipe: Recipe, chance: random.Random) -> Watch:
@@ -136,11 +136,11 @@ class Watch:
         slopes = torch.randint(-256, 257, (len(keys), self.recipe.dim), generator=generator) / 256.0
         slopes *= turn % 5 != 4
         with self.fault():
-            asked = laid(keys, turn, self.device)
-            if turn % 4 == 3 and self.asked is not None and self.asked.shape == asked.shape:
-                asked = self.asked.copy_(asked)
-            self.asked = asked
-            rows = self.table.train(asked, score)
+            looked_up = laid(keys, turn, self.device)
+            if turn % 4 == 3 and self.last_keys is not None and self.last_keys.shape == looked_up.shape:
+                looked_up = self.last_keys.copy_(looked_up)
+            self.last_keys = looked_up
+            rows = self.table.train(looked_up, score)
             self._require(rows, keys)
         self.model.train(keys, score)
         self.compare(keys, rows.detach())
@@ -157,45 +157,45 @@ class Watch:
 
     def evaluate(self, keys: Iterable[int]) -> None:
         """Look keys up without training, and compare; the first time also in reverse, in the same memory."""
-        asked = list(keys)
-        given = laid(asked, self.model.lookups, self.device)
+        key_list = list(keys)
+        given = laid(key_list, self.model.lookups, self.device)
         times, self.refilled = 1 if self.refilled else 2, True
         for _ in range(times):
             with self.fault():
                 rows = self.table.evaluate(given)
-                self._require(rows, asked)
-            self.compare(asked, rows)
-            asked.reverse()
+                self._require(rows, key_list)
+            self.compare(key_list, rows)
+            key_list.reverse()
             given.copy_(given.flip(0))
         self.count()
 
     def compare(self, keys: Sequence[int], rows: Tensor, models: Sequence[Model] = ()) -> None:
         """Compare rows of keys with the model's, or all ranks' models; check that earlier rows are unchanged."""
-        if not all(torch.equal(one.detach(), before) for one, before in self.given):
-            self.found.value_error = max(self.found.value_error, 1.0)
+        if not all(torch.equal(rows_then.detach(), before) for rows_then, before in self.given):
+            self.errors.value_error = max(self.errors.value_error, 1.0)
         if not keys:
             return
         self.given.append((rows, rows.detach().clone()))
         models = models or [self.model]
         owners = [models[owner_of(key, len(models))] for key in keys]
-        there = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)
+        known = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)
         right = torch.cat([owner.rows([key]) for owner, key in zip(owners, keys, strict=True)])
         actual = rows.double().cpu()
-        kept = (actual != 0).any(dim=1)
-        self.found.absent += int((kept & ~there).sum())
-        self.found.survivors += int((kept != there).sum())
-        self.found.value_error = max(self.found.value_error, self._error(actual[there], right[there]))
+        nonzero = (actual != 0).any(dim=1)
+        self.errors.absent += int((nonzero & ~known).sum())
+        self.errors.survivors += int((nonzero != known).sum())
+        self.errors.value_error = max(self.errors.value_error, self._error(actual[known], right[known]))
 
     def lose(self, hot: Sequence[int]) -> None:
         """Count absent hot keys."""
         with self.fault():
             rows = self.table.evaluate(torch.tensor(hot, device=self.device))
-        self.found.hot += int((rows == 0).all(dim=1).sum())
+        self.errors.hot += int((rows == 0).all(dim=1).sum())
 
     def same(self, dumped: Mapping[str, Tensor], other: Mapping[str, Tensor], but: Sequence[str] = ()) -> None:
         """Count tensors of two dumps that differ."""
         names = (dumped.keys() | other.keys()) - set(but)
-        self.found.bits += sum(
+        self.errors.bits += sum(
             name not in dumped or name not in other or not torch.equal(dumped[name], other[name]) for name in names
         )
 
@@ -207,8 +207,8 @@ class Watch:
     def count(self) -> None:
         with self.fault():
             size, capacity = self.table.size(), self.table.capacity()
-        self.found.sizes += size != len(self.model.entries)
-        self.found.capacities += capacity != self.model.capacity
+        self.errors.sizes += size != len(self.model.entries)
+        self.errors.capacities += capacity != self.model.capacity
 
     def dump(self, path: Path) -> dict[str, Tensor]:
         """Write a dump, compare its content, and return it in the order of keys."""
@@ -228,41 +228,41 @@ class Watch:
             names = dict(zip(whole["keys"].tolist(), whole["scores"].tolist(), strict=True))
             threshold = min(names[key] for key, entry in self.model.entries.items() if entry.score == score)
         dumped = self._dumped(path, threshold)
-        before, self.found.keys = self.found.keys, 0
+        before, self.errors.keys = self.errors.keys, 0
         right = {key: entry for key, entry in self.model.entries.items() if entry.score >= score}
         self.compare_dump(dumped, right)
-        self.found.increments += self.found.keys
-        self.found.keys = before
+        self.errors.increments += self.errors.keys
+        self.errors.keys = before
 
     def compare_dump(self, dumped: dict[str, Tensor], entries: Mapping[int, Entry]) -> None:
         names = ["keys", "values", "scores", "counts", *(f"state.{name}" for name in _STATE[self.recipe.optimizer])]
         missing = [name for name in names if name not in dumped]
-        self.found.keys += len(missing)
+        self.errors.keys += len(missing)
         if missing or dumped["keys"].dtype != torch.int64:
-            self.found.keys += 1
+            self.errors.keys += 1
             return
         keys = dumped["keys"].tolist()
-        self.found.keys += len(set(keys) ^ set(entries)) + len(keys) - len(set(keys))
+        self.errors.keys += len(set(keys) ^ set(entries)) + len(keys) - len(set(keys))
         known = [place for place, key in enumerate(keys) if key in entries]
         if not known:
             return
         right = [entries[keys[place]] for place in known]
-        self.found.value_error = max(
-            self.found.value_error, self._error(dumped["values"][known], torch.stack([entry.value for entry in right]))
+        self.errors.value_error = max(
+            self.errors.value_error, self._error(dumped["values"][known], torch.stack([entry.value for entry in right]))
         )
         for name in _STATE[self.recipe.optimizer]:
             actual, true = dumped[f"state.{name}"][known], torch.stack([entry.state[name] for entry in right])
             wrong = _relative(actual.double().reshape(len(known), -1), true.reshape(len(known), -1), 1e-3)
-            self.found.state_error = max(self.found.state_error, wrong)
+            self.errors.state_error = max(self.errors.state_error, wrong)
         scores = dumped["scores"][known].tolist()
         true_scores = [entry.score for entry in right]
         if self.recipe.scoring == "timestamp":
             scores, true_scores = _ranks(scores), _ranks(true_scores)
-        self.found.scores += sum(score != other for score, other in zip(scores, true_scores, strict=True))
+        self.errors.scores += sum(score != other for score, other in zip(scores, true_scores, strict=True))
 
-    def taken(self) -> Found:
+    def taken(self) -> TableErrors:
         """Return the errors, and start again without any."""
-        findings, self.found = self.found, Found()
+        findings, self.errors = self.errors, TableErrors()
         return findings
 
     def _error(self, actual: Tensor, right: Tensor) -> float:

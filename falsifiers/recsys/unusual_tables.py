@@ -15,7 +15,7 @@ from falsifiers.recsys.dynamic_embeddings import falsify_evictions as falsify_us
 from falsifiers.recsys.dynamic_embeddings import falsify_growth as falsify_usual_growth
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
 from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket, mixed, turned
-from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from falsifiers.recsys.table_watch import TableErrors, Watch, chance_of, drawn_keys
 from harness import Trial
 
 _COUNTS = (31, 32, 33, 64, 65, 127)
@@ -32,32 +32,33 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
     frequent = keys[-len(counts) :]  # the last groups of a batch, whose numbers are the largest
     watch.repeat(frequent[:3])
     watch.train(frequent)
-    asked = [*keys, *(key for key, count in zip(frequent, counts, strict=True) for _ in range(count - 1))]
-    watch.train(chance.sample(asked, len(asked)))
+    requested = [*keys, *(key for key, count in zip(frequent, counts, strict=True) for _ in range(count - 1))]
+    watch.train(chance.sample(requested, len(requested)))
     more = drawn_keys(chance, BUCKET)
     for start in range(0, BUCKET, BUCKET // 4):
         watch.train(more[start : start + BUCKET // 4])
     watch.evaluate([*frequent, *more, *keys[:BUCKET]])
     watch.lose(frequent)
     watch.dump(trial.workspace / "table.safetensors")
-    asked = more[: BUCKET // 8]
-    given = torch.tensor(asked, device=watch.device)
+    requested = more[: BUCKET // 8]
+    given = torch.tensor(requested, device=watch.device)
     with watch.fault():
-        for one in (given, given.flip(0).neg()):
-            watch.table.train(one)
+        for batch in (given, given.flip(0).neg()):
+            watch.table.train(batch)
     unscored = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "custom"), chance)
     with unscored.fault(), suppress(ValueError):
         unscored.table.train(given)
-        watch.found.scores += 1  # the score is not given, and none is known
+        watch.errors.scores += 1  # the score is not given, and none is known
     trial.measure(
-        frequent_error=watch.found.value_error, frequent_wrong=_wrong(watch.found), keys_changed=given.tolist() != asked
+        frequent_error=watch.errors.value_error, frequent_wrong=_wrong(watch.errors),
+        keys_changed=given.tolist() != requested,
     )  # fmt: skip
 
 
 def falsify_growth(trial: Trial[Tables]) -> None:
     """Fill tables to their largest size; then double one before a step, and an unbalanced one."""
     falsify_usual_growth(trial)
-    findings = Found()
+    findings = TableErrors()
     for cached in (0, 1):
         chance = chance_of(trial.seed, "behind", cached)
         recipe = Recipe(trial.parameters["dim"], 1, 2, "lfu", "adam", cached_buckets=cached)
@@ -76,7 +77,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.model.update(early, slopes)
         watch.evaluate(keys)
         watch.dump(trial.workspace / "table.safetensors")
-        findings.add(watch.found)
+        findings.add(watch.errors)
     findings.add(_behind_an_equal_lookup(trial))
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 2, 4, "lfu"), chance_of(trial.seed, "lopsided"))
     full = keys_in_bucket(0, 4, BUCKET + 1, trial.seed)  # a bucket of two that is one of four, too
@@ -85,11 +86,11 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     watch.train([key for key in range(20) if mixed(key) % 4][:1])
     watch.evaluate(full)
     watch.dump(trial.workspace / "table.safetensors")
-    findings.add(watch.found)
+    findings.add(watch.errors)
     trial.measure(behind_error=max(findings.value_error, findings.state_error), behind_wrong=_wrong(findings))
 
 
-def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
+def _behind_an_equal_lookup(trial: Trial[Tables]) -> TableErrors:
     """Make the step of a lookup after another one of as many keys. It may be refused; else it must be right."""
     recipe = Recipe(trial.parameters["dim"], 2, 2, "lfu", "adam")
     watch = Watch.of(trial, recipe, chance_of(trial.seed, "equal lookups"))
@@ -106,10 +107,10 @@ def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
         watch.model.update(early, slopes)
     watch.evaluate(keys)
     watch.dump(trial.workspace / "table.safetensors")
-    return watch.found
+    return watch.errors
 
 
-def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
+def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> TableErrors:
     """Load a few keys of four buckets, whose rows are one number, into a table of at most two, and of longer rows.
 
     The table of longer rows must refuse them without a change: it is empty, and trains as a new one.
@@ -128,14 +129,14 @@ def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
     unfit = Watch.of(trial, replace(recipe, dim=3, buckets=1), watch.chance)
     with unfit.fault(), suppress(Exception):
         unfit.table.load(path)
-        watch.found.keys += 1  # nothing of it fits
+        watch.errors.keys += 1  # nothing of it fits
     unfit.evaluate(keys)
     unfit.train(keys)
     unfit.evaluate(keys)
     unfit.dump(path)
-    for one in (other, unfit):
-        watch.found.add(one.found)
-    return watch.found
+    for each in (other, unfit):
+        watch.errors.add(each.errors)
+    return watch.errors
 
 
 def falsify_dumps(trial: Trial[Tables]) -> None:
@@ -150,7 +151,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
     watch.train(keys[: BUCKET // 2])
     watch.train(keys[BUCKET // 4 : BUCKET])
     watch.dump(path)
-    if watch.found.clean:
+    if watch.errors.clean:
         dumped = load_file(path)
         save_file({**dumped, "scores": dumped["scores"] + _HOUR}, path)
         other = watch.loaded(trial, path)
@@ -158,12 +159,12 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         other.train(keys[BUCKET:])
         other.evaluate(keys)
         other.dump(path)
-        watch.found.add(other.found)
-    watch.found.add(_loaded_by_a_smaller_table(trial))
-    trial.measure(ahead_wrong=max(_wrong(watch.found), int(not watch.found.clean)))
+        watch.errors.add(other.errors)
+    watch.errors.add(_loaded_by_a_smaller_table(trial))
+    trial.measure(ahead_wrong=max(_wrong(watch.errors), int(not watch.errors.clean)))
 
 
-def _wrong(findings: Found) -> int:
+def _wrong(findings: TableErrors) -> int:
     """Return how many keys, scores and sizes are wrong."""
     return (
         findings.absent

@@ -135,8 +135,8 @@ def _look_at(name: str, codes: Iterable[DeviceCode], targets: Iterable[int], fau
         if text:
             faults["not_machine_code"].append(f"{name} for sm_{sm}: only PTX for {', '.join(sorted(map(str, text)))}")
         else:
-            there = sorted({code.sm for code in codes if code.form is Form.MACHINE_CODE and code.sm is not None})
-            others = f"only machine code for {', '.join(f'sm_{one}' for one in there)}" if there else "no code"
+            sms = sorted({code.sm for code in codes if code.form is Form.MACHINE_CODE and code.sm is not None})
+            others = f"only machine code for {', '.join(f'sm_{other}' for other in sms)}" if sms else "no code"
             faults["absent"].append(f"{name} for sm_{sm}: {others}")
 
 

@@ -50,8 +50,8 @@ class _Engine(Outside):
     def _code_files(self) -> Iterator[Path]:
         for text in self.trainer.device_code.files:
             entry = self.filled(text)
-            found = [self._program(entry)] if os.sep not in entry else sorted(map(Path, glob.glob(entry)))
-            files = [path.resolve() for path in found[:_MOST_FILES] if path is not None and path.is_file()]
+            candidates = [self._program(entry)] if os.sep not in entry else sorted(map(Path, glob.glob(entry)))
+            files = [path.resolve() for path in candidates[:_MOST_FILES] if path is not None and path.is_file()]
             if not files:
                 raise NotObserved(f"{self.trainer.path.name}, /device_code/files: no file {entry}")
             yield from files

@@ -86,7 +86,7 @@ def _measure_use(trial: Trial[ArchivedEngine], specs: Iterable[KernelSpec], used
     if trial.device.startswith("cuda"):  # the engine's count is limited by the launches that were seen
         own = [entry for entry in archive.entries.values() if entry.sm == _capability()]
         images = {entry.kernel: (entry.sha256, entry.kernel) for entry in own}
-        launches = {key: min(told, used.launches[images[key]]) for key, told in launches.items() if key in images}
+        launches = {key: min(stated, used.launches[images[key]]) for key, stated in launches.items() if key in images}
     files: dict[str, set[str]] = {}
     for entry in archive.entries.values():
         files.setdefault(entry.kernel, set()).add(os.path.realpath(archive.folder / entry.file))

@@ -92,9 +92,9 @@ def _see_that_there_is_room(trial: Trial[OutsideEngine], watch: DeviceWatch | No
 
 
 def _measure_files(trial: Trial[OutsideEngine]) -> None:
-    seen = _census(trial)
-    faults = {name: _faults(seen, name) for name in _LISTED}
-    trial.measure(kernels=_count(seen, "kernels"), cells=_count(seen, "cells"), **faults)
+    census = _census(trial)
+    faults = {name: _faults(census, name) for name in _LISTED}
+    trial.measure(kernels=_count(census, "kernels"), cells=_count(census, "cells"), **faults)
 
 
 @propagates
@@ -109,23 +109,23 @@ def _census(trial: Trial[OutsideEngine]) -> Census:
 
 
 @propagates
-def _faults(seen: Census, name: str) -> list[str]:
+def _faults(census: Census, name: str) -> list[str]:
     """The faults of one kind. Their absence counts only if everything was seen."""
-    faults = list(getattr(seen, name))[:_MOST_TOLD]
+    faults = list(getattr(census, name))[:_MOST_TOLD]
     if not faults:
-        _see_that_all_was_seen(seen)
+        _see_that_all_was_seen(census)
     return faults
 
 
 @propagates
-def _count(seen: Census, name: str) -> int:
-    _see_that_all_was_seen(seen)
-    return int(getattr(seen, name))
+def _count(census: Census, name: str) -> int:
+    _see_that_all_was_seen(census)
+    return int(getattr(census, name))
 
 
-def _see_that_all_was_seen(seen: Census) -> None:
-    if seen.unseen:
-        raise NotObserved("; ".join(seen.unseen[:3]))
+def _see_that_all_was_seen(census: Census) -> None:
+    if census.unseen:
+        raise NotObserved("; ".join(census.unseen[:3]))
 
 
 def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWatch | None, completed: bool) -> None:

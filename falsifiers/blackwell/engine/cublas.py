@@ -30,19 +30,19 @@ def falsify(trial: Trial[ObservedEngine]) -> None:
     """Let the engine work, compare its products, and let it work without the library."""
     products: Any = Unobserved("the engine did not come to its end")
 
-    def measure(seen: Recording, watch: DeviceWatch, completed: bool) -> None:
+    def measure(recording: Recording, watch: DeviceWatch, completed: bool) -> None:
         nonlocal products
         if completed:
             with trial.subject_fault():
                 products = propagates(trial.subject.products)()
-        found = _errors(trial, products)
+        ratios = _errors(trial, products)
         trial.measure(
             products=propagates(len)(products),
-            errors=propagates(_values)(found),
+            errors=propagates(_values)(ratios),
             smallest_tensor=_smallest(products),
-            library_kernels=(kernels := _of_library(seen, watch)),
+            library_kernels=(kernels := _of_library(recording, watch)),
         )
-        trial.measure(made_elsewhere=_made_elsewhere(trial, seen, found, kernels))
+        trial.measure(made_elsewhere=_made_elsewhere(trial, recording, ratios, kernels))
 
     work(trial, measure)
 
@@ -51,14 +51,16 @@ def falsify(trial: Trial[ObservedEngine]) -> None:
 def _errors(trial: Trial[ObservedEngine], products: Products) -> dict[str, float]:
     """By product and tensor, its largest error over the bound."""
     with trial.subject_fault():
-        found = {f"{product} {name}": error for product, own in products.items() for name, error in errors(own).items()}
-    for name, error in found.items():
+        ratios = {
+            f"{product} {name}": error for product, own in products.items() for name, error in errors(own).items()
+        }
+    for name, error in ratios.items():
         print(f"{name}: {error:.3g} of the bound")
-    return found
+    return ratios
 
 
-def _values(found: Mapping[str, float]) -> list[float]:
-    return list(found.values())
+def _values(ratios: Mapping[str, float]) -> list[float]:
+    return list(ratios.values())
 
 
 @propagates
@@ -68,16 +70,16 @@ def _smallest(products: Products) -> float:
 
 
 @propagates
-def _of_library(seen: Recording, watch: DeviceWatch) -> int:
+def _of_library(recording: Recording, watch: DeviceWatch) -> int:
     """Kernels that cuBLAS launched first."""
-    all_recorded(seen, watch)
-    ours = [kernel for kernel, caller in seen.callers.items() if caller.startswith(_LIBRARY)]
-    alike = {seen.callers[kernel]: kernel for kernel in seen.callers if _ITS_NAMES.search(kernel)}
+    all_recorded(recording, watch)
+    ours = [kernel for kernel, caller in recording.callers.items() if caller.startswith(_LIBRARY)]
+    alike = {recording.callers[kernel]: kernel for kernel in recording.callers if _ITS_NAMES.search(kernel)}
     for kernel in ours:
-        print(f"{seen.callers[kernel]} launched {kernel[:160]}")
+        print(f"{recording.callers[kernel]} launched {kernel[:160]}")
     if not ours and "" in alike:
         raise NotObserved(f"the stack does not show who launched {alike[''][:80]}, a name of cuBLAS")
-    if not ours and alike and not seen.has_cublas:
+    if not ours and alike and not recording.has_cublas:
         caller, kernel = next(iter(alike.items()))
         raise NotObserved(f"{caller} launched {kernel[:80]}, a name of cuBLAS: it may be linked statically")
     return len(ours)
@@ -85,10 +87,10 @@ def _of_library(seen: Recording, watch: DeviceWatch) -> int:
 
 @propagates
 def _made_elsewhere(
-    trial: Trial[ObservedEngine], seen: Recording, healthy: Mapping[str, float], kernels: int
+    trial: Trial[ObservedEngine], recording: Recording, healthy: Mapping[str, float], kernels: int
 ) -> list[str]:
     """Gradients that are right, and are so without the library's launches."""
-    if not {"cuProfilerStart", "cuProfilerStop"} <= {mark["call"] for mark in seen.marks}:
+    if not {"cuProfilerStart", "cuProfilerStop"} <= {mark["call"] for mark in recording.marks}:
         raise NotObserved("it brackets no product by cuProfilerStart and cuProfilerStop")
     if not all(error <= 1 for error in healthy.values()):
         raise NotObserved("a product is wrong already with the library's launches")

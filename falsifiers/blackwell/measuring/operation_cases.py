@@ -45,7 +45,7 @@ def product_errors(backend: Backend, seed: int, device: str) -> list[float]:
 def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) -> float:
     """The relative error of the gradients of a norm over x [rows, columns]: of x, or of the weight over all rows."""
     generator = torch.Generator().manual_seed(seed)
-    x, grad_output, weight = (torch.randn(one, generator=generator).to(device) for one in (size, size, size[1:]))
+    x, grad_output, weight = (torch.randn(shape, generator=generator).to(device) for shape in (size, size, size[1:]))
     leaves = [tensor.double().requires_grad_() for tensor in (x, weight)]
     with torch.enable_grad():
         output = F.rms_norm(leaves[0], size[1:], leaves[1], _EPS)

@@ -37,11 +37,11 @@ def errors(tensors: Mapping[str, Tensor]) -> dict[str, float]:
     return {name: _over_bound(tensors[name], wide[name], *pair) for name, pair in sides.items()}
 
 
-def _over_bound(told: Tensor, wide: Tensor, left: Tensor, right: Tensor) -> float:
+def _over_bound(actual: Tensor, wide: Tensor, left: Tensor, right: Tensor) -> float:
     if left.shape[1] != right.shape[0] or wide.shape != (left.shape[0], right.shape[1]):
         raise ValueError(f"{tuple(left.shape)} times {tuple(right.shape)} does not have the shape {tuple(wide.shape)}")
     true = left @ right
-    unit = _ROUNDOFF[told.dtype]
+    unit = _ROUNDOFF[actual.dtype]
     sums = _STANDARD_DEVIATIONS * left.shape[1] ** 0.5 * min(_FLOAT32, unit)
     bound = sums * (left.abs() @ right.abs()) + unit * true.abs()
     error = (wide - true).abs()

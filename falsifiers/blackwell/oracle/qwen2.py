@@ -107,8 +107,8 @@ class TrueBlock:
         leaves = {name: _leaf(tensor) for name, tensor in {"x": x, **weights}.items()}
         with torch.enable_grad():
             output = self.output(leaves["x"], {name: leaves[name] for name in weights})
-        found = torch.autograd.grad(output, list(leaves.values()), grad_output.double())
-        return {"output": output.detach(), **dict(zip(leaves, found, strict=True))}
+        gradients = torch.autograd.grad(output, list(leaves.values()), grad_output.double())
+        return {"output": output.detach(), **dict(zip(leaves, gradients, strict=True))}
 
     def _turns(self, sequence: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosine and sine [1, sequence, d] of position * theta^(-2i / d), for the pairs (i, i + d / 2)."""

@@ -86,16 +86,16 @@ class Command(CommandRun):
 
     def cache_files(self) -> Sequence[Path]:
         """The files in the driver's compute cache, which was empty."""
-        found = (path for path in sorted(self._cache.rglob("*")) if path.is_file())
-        return [path for path, _ in zip(found, range(_MOST_FILES), strict=False)]
+        paths = (path for path in sorted(self._cache.rglob("*")) if path.is_file())
+        return [path for path, _ in zip(paths, range(_MOST_FILES), strict=False)]
 
     def ran(self) -> dict[str, Any]:
         """What ran. The device is known from the driver: it launched kernels there, and gave memory."""
-        found = super().ran()
-        seen = self.recording()
-        if seen.launches:
-            found |= {"device": "cuda", "allocated_bytes": seen.allocated_bytes}
-        return found
+        resolved = super().ran()
+        recording = self.recording()
+        if recording.launches:
+            resolved |= {"device": "cuda", "allocated_bytes": recording.allocated_bytes}
+        return resolved
 
     def unheard(self) -> str:
         """See `ExternalSubject`. The claim needs no line of the output, if the driver was recorded."""

@@ -14,14 +14,14 @@ from harness.tools.recorder.records import Recording
 def falsify(trial: Trial[WatchedEngine]) -> None:
     """Let the engine work, and measure what the driver was asked; after a failure too."""
 
-    def measure(seen: Recording, watch: DeviceWatch, completed: bool) -> None:
+    def measure(recording: Recording, watch: DeviceWatch, completed: bool) -> None:
         trial.measure(
-            launches=launches(seen, watch, completed),
-            ptx_loads=listed(seen, watch, seen.ptx, completed),
-            compilations=listed(seen, watch, seen.compilations, completed),
-            refused_loads=listed(seen, watch, seen.refused_loads, completed),
-            out_of_memory=listed(seen, watch, seen.out_of_memory, completed),
-            cache_files=listed(seen, watch, [str(path.name) for path in trial.subject.cache_files()], completed),
+            launches=launches(recording, watch, completed),
+            ptx_loads=listed(recording, watch, recording.ptx, completed),
+            compilations=listed(recording, watch, recording.compilations, completed),
+            refused_loads=listed(recording, watch, recording.refused_loads, completed),
+            out_of_memory=listed(recording, watch, recording.out_of_memory, completed),
+            cache_files=listed(recording, watch, [str(path.name) for path in trial.subject.cache_files()], completed),
         )
 
     work(trial, measure)

@@ -125,10 +125,10 @@ def counting_kernels() -> Iterator[CompilerCount]:
     with watching() as nvidia:
         seen = CompilerCount(nvidia)
 
-        def compiled(**told: Any) -> None:
+        def compiled(**event: Any) -> None:
             seen.triton += 1
             if listener is not None:
-                listener(**told)
+                listener(**event)
 
         knobs.compilation.listener = compiled
         try:

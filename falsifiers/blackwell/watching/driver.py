@@ -35,48 +35,49 @@ def work(trial: Trial[Engine], measure: Callable[[Recording, DeviceWatch, bool],
             trial.subject.work(on_step)
         completed = True
     finally:
-        seen = trial.subject.recording()
-        for kernel, count in sorted(seen.kernels.items(), key=lambda item: -item[1])[:10]:
+        recording = trial.subject.recording()
+        for kernel, count in sorted(recording.kernels.items(), key=lambda item: -item[1])[:10]:
             print(f"{count} launches of {kernel[:160]}")
         trial.resolve()
-        measure(seen, watch, completed)
+        measure(recording, watch, completed)
 
 
 @propagates
-def launches(seen: Recording, watch: DeviceWatch, completed: bool) -> int:
+def launches(recording: Recording, watch: DeviceWatch, completed: bool) -> int:
     """Launches by all processes. Of a GPU that was used without a record, nothing is known."""
-    all_recorded(seen, watch)
-    if not seen.launches and not completed:
+    all_recorded(recording, watch)
+    if not recording.launches and not completed:
         raise NotObserved("the engine failed before it launched a kernel")
-    return seen.launches
+    return recording.launches
 
 
 @propagates
-def listed(seen: Recording, watch: DeviceWatch, items: Sequence[str], completed: bool) -> list[str]:
+def listed(recording: Recording, watch: DeviceWatch, items: Sequence[str], completed: bool) -> list[str]:
     """What must not be. An empty list counts only if all was seen to the end."""
     if not items:
-        seen_to_the_end(seen, watch, completed)
+        seen_to_the_end(recording, watch, completed)
     return list(items[:_MOST_TOLD])
 
 
-def seen_to_the_end(seen: Recording, watch: DeviceWatch, completed: bool) -> None:
+def seen_to_the_end(recording: Recording, watch: DeviceWatch, completed: bool) -> None:
     """Raises:
     NotObserved: a process was not recorded, or not to its end.
     """
-    all_recorded(seen, watch)
-    if not completed or seen.unended:
+    all_recorded(recording, watch)
+    if not completed or recording.unended:
         raise NotObserved("a process did not come to its end, so nothing is known of the rest")
-    if not seen.processes:
+    if not recording.processes:
         raise NotObserved("no process of the engine started the CUDA driver")
 
 
-def all_recorded(seen: Recording, watch: DeviceWatch) -> None:
+def all_recorded(recording: Recording, watch: DeviceWatch) -> None:
     """Raises:
     NotObserved: a process used the GPU and was not recorded.
     """
-    if watch.users > seen.processes:
+    if watch.users > recording.processes:
         raise NotObserved(
-            f"{watch.users} processes used the GPU, and {seen.processes} had the recorder: an environment was emptied"
+            f"{watch.users} processes used the GPU, and {recording.processes} had the recorder: "
+            "an environment was emptied"
         )
-    if seen.unseen:
-        raise NotObserved(f"a process was not recorded: {seen.unseen[0]}")
+    if recording.unseen:
+        raise NotObserved(f"a process was not recorded: {recording.unseen[0]}")

@@ -21,7 +21,7 @@ class CacheWatch:
     one kernel under two keys.
     """
 
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     """The kernel that the loaded image was made for, whichever kernel it was loaded as."""
@@ -39,7 +39,7 @@ class CacheWatch:
         source = _Watched(cache.source, cache, watch)
 
         def launched(spec: KernelSpec, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
-            watch.asked.append(spec.digest)
+            watch.requested.append(spec.digest)
             watch.constants.extend(spec.constants)
             launch(spec, grid, threads, *arguments)
 

@@ -113,7 +113,7 @@ class _Storages(TorchDispatchMode):
 
     def live_bytes(self, given: set[int]) -> int:
         """Bytes of the storages that are alive, except the given ones. Only the given ones' device counts."""
-        devices = {self._seen[one][1] for one in given}
-        # A dead storage of the given ones stays, because its number may not be used again.
-        self._seen = {one: kept for one, kept in self._seen.items() if one in given or not kept[0].expired()}
-        return sum(size for one, (_, device, size) in self._seen.items() if one not in given and device in devices)
+        devices = {self._seen[key][1] for key in given}
+        # A dead storage of the given ones stays, because its key may not be used again.
+        self._seen = {key: entry for key, entry in self._seen.items() if key in given or not entry[0].expired()}
+        return sum(size for key, (_, device, size) in self._seen.items() if key not in given and device in devices)

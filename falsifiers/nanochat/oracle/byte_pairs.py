@@ -27,13 +27,13 @@ class BytePairs:
     def __init__(self, document: str) -> None:
         model = json.loads(document)["model"]
         self.ids: dict[str, int] = model["vocab"]
-        pairs = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
+        pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
         self.rank = {pair: rank for rank, pair in enumerate(pairs)}
         self.letters = _letters()
 
     def encoded(self, text: str) -> list[int]:
         """Return the tokens of a text."""
-        return [self.ids[one] for piece in _PIECES.findall(text) for one in self._merged(piece)]
+        return [self.ids[token] for piece in _PIECES.findall(text) for token in self._merged(piece)]
 
     def _merged(self, piece: str) -> list[str]:
         parts = [self.letters[byte] for byte in piece.encode("utf-8")]

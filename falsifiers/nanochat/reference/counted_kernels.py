@@ -40,7 +40,7 @@ def _order(targets, order, numbers, rows, ignored, block: tl.constexpr):  # type
 
 
 def _gather(  # type: ignore[no-untyped-def]
-    hidden, weight, targets, order, numbers, some, of_rows, first, rows, chunk, padded, width, vocabulary, softcap,
+    hidden, weight, targets, order, numbers, gathered, of_rows, first, rows, chunk, padded, width, vocabulary, softcap,
     capped: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Copy a row's hidden state to its place in the chunk, and write its target's logit; zeros if it does not count."""
@@ -50,7 +50,7 @@ def _gather(  # type: ignore[no-untyped-def]
     target = tl.load(targets + place)
     columns = tl.arange(0, block)
     state = tl.load(hidden + place * width + columns, mask=counts & (columns < width), other=0.0)
-    tl.store(some + row.to(tl.int64) * width + columns, state, mask=(columns < width) & (row < chunk))
+    tl.store(gathered + row.to(tl.int64) * width + columns, state, mask=(columns < width) & (row < chunk))
     mine = counts & (target >= 0) & (target < vocabulary)
     other = tl.load(weight + target * width + columns, mask=mine & (columns < width), other=0.0)
     value = tl.reduce(state.to(tl.float32) * other.to(tl.float32), 0, _sum)
@@ -91,23 +91,23 @@ def _product(  # type: ignore[no-untyped-def]
     stride = programs
     part = 0
     if split and tiles <= programs:  # `parts` programs have a tile each; those left share the last steps of all tiles
-        some = tl.maximum(tiles, 1)
-        parts = tl.maximum(tl.minimum(programs // some, slots // some - 1), 1)
-        rest = programs - parts * some
+        tile_count = tl.maximum(tiles, 1)
+        parts = tl.maximum(tl.minimum(programs // tile_count, slots // tile_count - 1), 1)
+        rest = programs - parts * tile_count
         last = 0
         if rest > 0:
-            turns = (some + rest - 1) // rest * parts
+            turns = (tile_count + rest - 1) // rest * parts
             last = tl.maximum(steps - turns * _BETWEEN, 0) // (1 + turns)
-        if begin_tile >= parts * some:
-            begin_tile -= parts * some
+        if begin_tile >= parts * tile_count:
+            begin_tile -= parts * tile_count
             part = parts
             stride = rest
             begin_step = steps - last
             steps = last
         else:
             each = (steps - last + parts - 1) // parts
-            part = begin_tile // some
-            begin_tile = begin_tile % some
+            part = begin_tile // tile_count
+            begin_tile = begin_tile % tile_count
             begin_step = part * each
             steps = tl.minimum(each, steps - last - begin_step)
     for tile in tl.range(begin_tile, tiles, stride, flatten=not interpreted):
@@ -121,9 +121,9 @@ def _product(  # type: ignore[no-untyped-def]
             reference = tl.load(of_rows + lines)
         for step in range(steps):
             at = (begin_step + step) * deep
-            one = left.load([at, row]).T if left_turned else left.load([row, at])
-            other = right.load([column, at]).T if right_turned else right.load([at, column])
-            sums = tl.dot(one, other, sums)
+            left_block = left.load([at, row]).T if left_turned else left.load([row, at])
+            right_block = right.load([column, at]).T if right_turned else right.load([at, column])
+            sums = tl.dot(left_block, right_block, sums)
         lower, upper = tl.split(tl.permute(tl.reshape(sums, (tall, 2, wide // 2)), (0, 2, 1)))
         place = row + part * high * tall
         if exponentials:
@@ -164,7 +164,7 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 def _finish(  # type: ignore[no-untyped-def]
-    exponentials, some, of_rows, statistics, parts, weight, targets, scales, sum_of_weight, losses, result, order,
+    exponentials, gathered, of_rows, statistics, parts, weight, targets, scales, sum_of_weight, losses, result, order,
     numbers, number, first, rows, chunk, padded, width, vocabulary, row_stride, column_tiles, slots, z_loss, smoothing,
     scaled: tl.constexpr, mean: tl.constexpr, write: tl.constexpr, spread: tl.constexpr,
     capped: tl.constexpr, smoothed: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, programs: tl.constexpr,
@@ -194,7 +194,7 @@ def _finish(  # type: ignore[no-untyped-def]
     log_sum = reference + tl.log(total)
     columns = tl.arange(0, block)
     inside = columns < width
-    at = some + row.to(tl.int64) * width + columns
+    at = gathered + row.to(tl.int64) * width + columns
     state = tl.load(at, mask=inside, other=0.0).to(tl.float32)
     loss = log_sum - value + z_loss * log_sum * log_sum
     if smoothed:
@@ -229,7 +229,7 @@ def _finish(  # type: ignore[no-untyped-def]
             tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=inside & there)
             tl.debug_barrier()  # every warp has read the target's element
         tl.store(element, of_target.to(exponentials.dtype.element_ty), mask=mine)
-        tl.store(at, (state * by).to(some.dtype.element_ty), mask=inside)
+        tl.store(at, (state * by).to(gathered.dtype.element_ty), mask=inside)
 
 
 ORDER = Kernel(_order, varying=("rows", "ignored"))

@@ -43,11 +43,11 @@ class KernelPaths:
     """Steps of one model on the paths. Every path begins with the same weights. See `Paths`."""
 
     def __init__(self, setting: Setting) -> None:
-        self.asked: Mapping[str, Any] = setting.parameters
+        self.settings: Mapping[str, Any] = setting.parameters
         self.device, self.seed = setting.device, setting.seed
         names = ("layers", "width", "heads", "vocabulary", "sequence")
-        self.shape = Shape(**{name: self.asked[name] for name in names})
-        self.is_compiled = self.asked.get("compiled", False)
+        self.shape = Shape(**{name: self.settings[name] for name in names})
+        self.is_compiled = self.settings.get("compiled", False)
         if self.is_compiled:
             inductor.compile_threads = 1  # few kernels need no pool of compiler processes
 
@@ -55,8 +55,8 @@ class KernelPaths:
         """Rows of the project's own text."""
         text = project_text(["falsifiers/nanochat"] if self.device == "cpu" else ["falsifiers", "harness"])
         stream = encoded(train_tokenizer(text, self.shape.vocabulary), text)
-        tokens, targets = batch(stream, self.asked["rows"], self.shape.sequence, self.seed)
-        targets[:, : round(self.asked["ignored"] * self.shape.sequence)] = IGNORED
+        tokens, targets = batch(stream, self.settings["rows"], self.shape.sequence, self.seed)
+        targets[:, : round(self.settings["ignored"] * self.shape.sequence)] = IGNORED
         return Batch(tokens.to(self.device), targets.to(self.device))
 
     def loss(self, path: str) -> HeadLoss:
@@ -79,7 +79,7 @@ class KernelPaths:
             for block in model.blocks:
                 torch.nn.init.normal_(block.output.weight, std=self.shape.width**-0.5)
                 torch.nn.init.normal_(block.down.weight, std=self.shape.width**-0.5)
-        model = model.to(getattr(torch, self.asked["dtype"]))
+        model = model.to(getattr(torch, self.settings["dtype"]))
         if self.is_compiled:
             for block in model.blocks:  # all blocks of all models share the code of the first
                 block.compile(dynamic=False)

@@ -114,8 +114,8 @@ class Model:
 
     def rows(self, keys: Sequence[int]) -> Tensor:
         nothing = torch.zeros(self.recipe.dim, dtype=torch.float64)
-        found = [self.entries[key].value if key in self.entries else nothing for key in keys]
-        return torch.stack(found) if found else nothing.new_empty(0, self.recipe.dim)
+        values = [self.entries[key].value if key in self.entries else nothing for key in keys]
+        return torch.stack(values) if values else nothing.new_empty(0, self.recipe.dim)
 
     def update(self, keys: Sequence[int], gradients: Tensor) -> None:
         """Make an optimizer's step with the sum of each key's gradients [n, dim]."""
@@ -152,7 +152,7 @@ class Model:
         if len(mates) == BUCKET:
             leaving = min(
                 (mate for mate in mates if mate not in batch),
-                key=lambda one: (self.entries[one].score, one),
+                key=lambda key: (self.entries[key].score, key),
                 default=None,
             )
             if leaving is None:

@@ -45,10 +45,10 @@ def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Bat
             if recipe.optimizer == "sgd":
                 weight[rows] -= recipe.rate * slope[rows]
                 continue
-            (one, other), slope = recipe.betas, slope[rows]
-            first[name][rows] = one * first[name][rows] + (1.0 - one) * slope
-            second[name][rows] = other * second[name][rows] + (1.0 - other) * slope**2
-            mean, square = first[name][rows] / (1.0 - one**number), second[name][rows] / (1.0 - other**number)
+            (beta1, beta2), slope = recipe.betas, slope[rows]
+            first[name][rows] = beta1 * first[name][rows] + (1.0 - beta1) * slope
+            second[name][rows] = beta2 * second[name][rows] + (1.0 - beta2) * slope**2
+            mean, square = first[name][rows] / (1.0 - beta1**number), second[name][rows] / (1.0 - beta2**number)
             weight[rows] -= recipe.rate * mean / (square.sqrt() + recipe.eps)
     state = dict(now)
     if recipe.optimizer == "adam":

@@ -27,13 +27,13 @@ class _Route:
     Attributes:
         of: this rank's keys.
         order: [m], the groups that this rank sends, by owner.
-        asked: [m, 2], the key of each of them, and its number of occurrences here.
+        requests: [m, 2], the key of each of them, and its number of occurrences here.
         sent, received: the number of keys to each rank, and from each rank.
     """
 
     of: KeyGroups
     order: Tensor
-    asked: Tensor
+    requests: Tensor
     sent: list[int]
     received: list[int]
 
@@ -70,7 +70,7 @@ class ShardedTable:
 
     def evaluate(self, keys: Tensor) -> Tensor:
         route = self.route(keys)
-        return self.spread(route, self.own.evaluate(route.to_owners(route.asked)[:, 0]))
+        return self.spread(route, self.own.evaluate(route.to_owners(route.requests)[:, 0]))
 
     def spread(self, route: _Route, rows: Tensor) -> Tensor:
         """Return the row of each item of this rank, given one for each key that came here."""
@@ -115,7 +115,7 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, _: Tensor, table: ShardedTable, route: _Route, score: int | None) -> Tensor:  # type: ignore[override]
         """Send keys, look them up where they are, and send rows back."""
-        keys, counts = route.to_owners(route.asked).unbind(1)
+        keys, counts = route.to_owners(route.requests).unbind(1)
         ctx.table, ctx.route, ctx.batch = table, route, table.own.touch(keys, score, counts)
         return table.spread(route, table.own.spread(ctx.batch))
 

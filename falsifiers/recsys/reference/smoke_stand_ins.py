@@ -36,19 +36,19 @@ class _Attention(torch.autograd.Function):
     """The attention of this project in float64, rounded to the dtype of its inputs."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, asked: tuple[Any, ...]) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, options: tuple[Any, ...]) -> Tensor:
         ctx.save_for_backward(q, k, v)
-        ctx.asked = asked
-        return _given(_answer(q, k, v, v, asked), "out")
+        ctx.options = options
+        return _given(_answer(q, k, v, v, options), "out")
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        answer = _answer(*ctx.saved_tensors, gradients[0], ctx.asked)
+        answer = _answer(*ctx.saved_tensors, gradients[0], ctx.options)
         return _given(answer, "dq"), _given(answer, "dk"), _given(answer, "dv"), None
 
 
-def _answer(q: Tensor, k: Tensor, v: Tensor, gradient: Tensor, asked: tuple[Any, ...]) -> Answer:
-    offsets, longest, scaling, alpha, causal, targets, group, contexts = asked
+def _answer(q: Tensor, k: Tensor, v: Tensor, gradient: Tensor, options: tuple[Any, ...]) -> Answer:
+    offsets, longest, scaling, alpha, causal, targets, group, contexts = options
     question = Question(
         q, k, v, gradient, offsets.long(), longest, scaling, alpha, causal, targets, group, contexts, 0, 0
     )
@@ -63,8 +63,8 @@ def _given(answer: Answer, part: str) -> Tensor:
 def _varlen(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *rest: Any, **named: Any) -> Tensor:
     _, _, _, longest, _, scaling, contexts, targets = rest
     causal = named["window_size"][1] == 0
-    asked = starts, longest, scaling, named["alpha"], causal, targets, named["target_group_size"], contexts
-    output: Tensor = _Attention.apply(q, k, v, asked)  # type: ignore[no-untyped-call]
+    options = starts, longest, scaling, named["alpha"], causal, targets, named["target_group_size"], contexts
+    output: Tensor = _Attention.apply(q, k, v, options)  # type: ignore[no-untyped-call]
     return output
 
 
@@ -73,14 +73,14 @@ def _sums(lengths: Tensor) -> Tensor:
 
 
 def _padded(values: Tensor, offsets: list[Tensor], longest: list[int], padding: float = 0.0) -> Tensor:
-    there = torch.arange(longest[0], device=values.device) < offsets[0].diff()[:, None]
-    places = (there.flatten().cumsum(0) - 1).clamp(min=0).reshape(there.shape)
-    return torch.where(there[..., None], values[places], values.new_full((), padding))
+    valid = torch.arange(longest[0], device=values.device) < offsets[0].diff()[:, None]
+    places = (valid.flatten().cumsum(0) - 1).clamp(min=0).reshape(valid.shape)
+    return torch.where(valid[..., None], values[places], values.new_full((), padding))
 
 
 def _jagged(dense: Tensor, offsets: list[Tensor], total: int | None = None) -> tuple[Tensor, list[Tensor]]:
-    there = torch.arange(dense.shape[1], device=dense.device) < offsets[0].diff()[:, None]
-    return dense[there], offsets
+    valid = torch.arange(dense.shape[1], device=dense.device) < offsets[0].diff()[:, None]
+    return dense[valid], offsets
 
 
 def _module(name: str, **given: Any) -> None:

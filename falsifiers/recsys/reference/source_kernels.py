@@ -15,9 +15,9 @@ class SourceKernels:
 
     def __init__(self, setting: Setting) -> None:
         """The source's packages are on PYTHONPATH; the tests are beside them."""
-        found = {name: find_spec(name) for name in ("ops", "commons.ops")}
-        places = {name: Path(next(iter(one.submodule_search_locations or ()))) for name, one in found.items() if one}
-        if len(places) < len(found):
+        specs = {name: find_spec(name) for name in ("ops", "commons.ops")}
+        places = {name: Path(next(iter(spec.submodule_search_locations or ()))) for name, spec in specs.items() if spec}
+        if len(places) < len(specs):
             raise ModuleNotFoundError("the source is not on PYTHONPATH; put examples/hstu and examples there")
         self._ops, self._common = places["ops"], places["commons.ops"]
         self._names: list[str] = setting.parameters["files"]

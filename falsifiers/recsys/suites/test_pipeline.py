@@ -43,7 +43,7 @@ def test_pipeline(
     pipelined.load(tmp_path / "gr_checkpoint")
     pairs = list(zip(pipelined.train(data, 3), plain.train(data, 3), strict=True))
     assert len(pairs) == 3
-    for one, other in pairs:
-        assert one.loss.dtype == getattr(torch, dtype)
-        assert torch.allclose(one.loss, other.loss), "reporting loss mismatch"
-        assert torch.allclose(one.logits, other.logits), "logits mismatch"
+    for actual, expected in pairs:
+        assert actual.loss.dtype == getattr(torch, dtype)
+        assert torch.allclose(actual.loss, expected.loss), "reporting loss mismatch"
+        assert torch.allclose(actual.logits, expected.logits), "logits mismatch"

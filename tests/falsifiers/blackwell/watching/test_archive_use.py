@@ -71,7 +71,7 @@ def test_a_cache_that_keeps_its_books() -> None:
         cache.prewarm([NORM, OTHER])
         cache.launch(NORM, GRID, 1)
         cache.launch(add(), GRID, 1)
-    assert (watch.asked, watch.ran) == ([NORM.digest, add().digest],) * 2
+    assert (watch.requested, watch.ran) == ([NORM.digest, add().digest],) * 2
     assert watch.loaded == [NORM.digest, OTHER.digest, add().digest]
     assert (watch.fetched, watch.miscounted(cache.compilations), log.differ_from(watch.compiled)) == (3, 0, 0)
 
