@@ -79,7 +79,7 @@ def _error(trial: Trial[Gradients], true: TrueGradients, inputs: Tensor, labels:
     """
     batch = inputs.to(trial.device), labels.to(trial.device)
     with trial.subject_fault():
-        seen = trial.subject.gradients(*(one.clone() for one in batch))
+        seen = trial.subject.gradients(*(tensor.clone() for tensor in batch))
         student, teacher = trial.subject.student_weights(), shown(trial.subject, "teacher_weights")
         if not seen:
             raise ValueError("gradients() returned none")

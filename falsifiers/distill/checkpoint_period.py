@@ -175,7 +175,7 @@ def _examine(
     expected: list[Path] = []
     seen.in_memory = files.in_memory
     seen.compared = files.in_memory if truth is None else provided(truth, True)
-    for step in range(every, (run.steps if run.untold else watch.steps) + 1, every) if every else ():
+    for step in range(every, (run.steps if run.unreported else watch.steps) + 1, every) if every else ():
         wanted = files.name(step)
         path = next((path for path, name in called.items() if name == wanted), None)
         if path is None:
@@ -214,7 +214,7 @@ def _compare(
     )
     if not inspection.readable:
         seen.unreadable.append(name)
-    elif not inspection.found:
+    elif not inspection.exported:
         seen.incomplete.append(f"{name}: no tensor at all")
     elif inspection.missing:
         seen.incomplete.append(f"{name}: {len(inspection.missing)} tensors, such as {inspection.missing[0]}")
@@ -237,9 +237,9 @@ def _examine_rest(
         *metadata.untrue_loss(inspection.metadata, kept.loss),
     ]
     seen.metadata_untrue += [f"{name}: {key}" for key in untrue]
-    if isinstance(kept.state, Unobserved) or not inspection.found:
+    if isinstance(kept.state, Unobserved) or not inspection.exported:
         return
-    rest = {key: tensor for key, tensor in inspection.found.items() if key not in kept.weights}
+    rest = {key: tensor for key, tensor in inspection.exported.items() if key not in kept.weights}
     if lost := kept.state.lost(rest):
         seen.incomplete.append(f"{name}: {lost} slots of the optimizer")
     seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
@@ -250,7 +250,7 @@ def _export_wrong(path: Path, watch: _CheckpointWatch, files: WeightFiles) -> li
     inspection = inspect_export(path, watch.last, watch.initial, files.read_export)
     if not inspection.readable:
         return ["not readable"]
-    if not inspection.found:
+    if not inspection.exported:
         return ["no tensor at all"]
     unmoved = [name for name in inspection.unmoved if name in watch.trained]
     faults = [

@@ -108,7 +108,7 @@ def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
         seen = [tuple(part.cpu() for part in shown(further, "batch", step)) for step in steps]
     seeds = [(2 * trial.seed + 1, step) for step in steps]
     stated = [draw(text.training, seed, parameters["batch"], parameters["sequence"]) for seed in seeds]
-    return [step for step, one, other in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, one, other))]
+    return [step for step, *pair in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, *pair))]
 
 
 def _next(inputs: Tensor, labels: Tensor) -> bool:
@@ -126,9 +126,9 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
     """Find each row in the text, and compare the distribution of their positions with the stated sampler's."""
     steps = [step for step, rows in whole.items() for _ in rows]
     rows = np.concatenate([*whole.values(), stated])
-    found, held_out = places(rows, text.training), places(rows[: len(steps)], text.held_out)
-    lost = [(step, other) for step, place, other in zip(steps, found, held_out, strict=False) if place is None]
-    spread = [None if place is None else _shares(place, text.training, rows.shape[1]) for place in found]
+    positions, held_out = places(rows, text.training), places(rows[: len(steps)], text.held_out)
+    lost = [(step, other) for step, place, other in zip(steps, positions, held_out, strict=False) if place is None]
+    spread = [None if place is None else _shares(place, text.training, rows.shape[1]) for place in positions]
     seen, expected = ([place for place in part if place] for part in (spread[: len(steps)], spread[len(steps) :]))
     trial.measure(
         foreign_rows=sorted({step for step, other in lost if other is None}),

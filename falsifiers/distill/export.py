@@ -37,7 +37,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     trial.measure(
         readable=seen.readable,
         file_bytes=sum(part.stat().st_size for part in weight_paths(training.run.export) if part.is_file()),
-        tensors_found=len(seen.found),
+        tensors_found=len(seen.exported),
         not_finite=seen.not_finite,
         steps_executed=training.steps,
         weight_changes=training.changes,
@@ -50,7 +50,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         mistyped=provided(live, seen.mistyped + first_observed(_wrong_in_half_precision(trial), [])),
         unmoved=provided(initial, getattr(files, "moving", list)(seen.unmoved)),  # a run of adapters leaves others
         different=provided(live, seen.different),
-        not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.found),
+        not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.exported),
     )
     _measure_metadata(trial, training, _metadata(trial, seen.metadata, files))
     if seen.movements:
@@ -61,10 +61,10 @@ def falsify(trial: Trial[Distillation]) -> None:
         tokens = HeldOut.of(trial).first_sequence
         now = _logits(trial, tokens, live, live)
         trial.measure(
-            logits_difference=_farthest(now, _logits(trial, tokens, live, seen.found)),
+            logits_difference=_farthest(now, _logits(trial, tokens, live, seen.exported)),
             logits_moved=_farthest(now, _logits(trial, tokens, live, initial)),
         )
-        _measure_function(trial, tokens, now, live, seen.found)
+        _measure_function(trial, tokens, now, live, seen.exported)
 
 
 @propagates
@@ -161,17 +161,17 @@ def _farthest(first: Tensor, second: Tensor) -> float:
 def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWatch], seen: Mapping[str, str]) -> None:
     """Check what the file says of the run."""
     run, watch = training.run, training.watch
-    told = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
+    checked = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
     further = [
         metadata.untrue_loss(seen, _last(watch.next_loss.expected)),
         metadata.untrue_step(seen, training.steps),
     ]
     if not run.is_heard:  # a trainer in another process has its own names and text
         further.append(metadata.untrue_names(seen, trial.parameters, trial.cache, watch.made))
-    untrue = sorted({key for one in told + further if not isinstance(one, Unobserved) for key in one})
+    untrue = sorted({key for result in checked + further if not isinstance(result, Unobserved) for key in result})
     trial.measure(
         metadata_missing=metadata.missing(seen, trial.parameters["required_metadata"]),
-        metadata_untrue=untrue or next((key for key in told if isinstance(key, Unobserved)), untrue),
+        metadata_untrue=untrue or next((key for key in checked if isinstance(key, Unobserved)), untrue),
     )
 
 

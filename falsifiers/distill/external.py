@@ -284,30 +284,30 @@ class _Trainer(Outside):
             no_log: why its output is unknown; empty if it is known.
         """
         losses = telling.losses
-        untold = no_log or telling.unseen
-        if not untold and len(losses) != telling.steps:
-            untold = f"the output tells of {telling.steps} steps and of {len(losses)} losses"
+        unreported = no_log or telling.unseen
+        if not unreported and len(losses) != telling.steps:
+            unreported = f"the output tells of {telling.steps} steps and of {len(losses)} losses"
         losses = losses or [loss for loss in (telling.initial_loss, telling.final_loss) if loss is not None]
         self.step = telling.made or -1
         self._has_ended = True
         return Run(
-            steps=_told(telling.made or 0, untold),
-            losses=_told(tuple(losses), untold),
-            checkpoints=self._told_checkpoints(telling),
+            steps=_reported(telling.made or 0, unreported),
+            losses=_reported(tuple(losses), unreported),
+            checkpoints=self._stated_checkpoints(telling),
             export=self._export,
             failed_saves=telling.failed_saves,
-            untold=untold,
+            unreported=unreported,
             is_heard=True,
         )
 
     @propagates
-    def _told_checkpoints(self, telling: Telling) -> tuple[Path, ...]:
+    def _stated_checkpoints(self, telling: Telling) -> tuple[Path, ...]:
         """The checkpoints that its output names, by path or by step."""
         if not any(rule.kind is EventKind.CHECKPOINT for rule in self.trainer.lines):
             raise NotObserved("the output does not tell of checkpoints")
         by_step = directory.checkpoints(self.trainer, self.values)
         return tuple(
-            by_step.get(int(told[:18]), Path(told)) if told.isdecimal() else Path(told) for told in telling.checkpoints
+            by_step.get(int(text[:18]), Path(text)) if text.isdecimal() else Path(text) for text in telling.checkpoints
         )
 
     def _weights(self, path: Path, prefix: str) -> Mapping[str, Tensor]:
@@ -334,10 +334,10 @@ def _to_rounding(saved: Tensor | None, merged: Tensor, base: Tensor) -> Tensor:
 
 
 @propagates
-def _told(value: T, untold: str) -> T:
+def _reported(value: T, unreported: str) -> T:
     """A reported value, or reported losses; hidden if a step was not reported."""
-    if untold and not value:
-        raise NotObserved(untold)
+    if unreported and not value:
+        raise NotObserved(unreported)
     return value
 
 

@@ -78,7 +78,7 @@ class _Findings:
     unheard: list[str] = field(default_factory=list)
     exit_codes_after_recovery: list[int] = field(default_factory=list)
     exit_codes_without_export: list[int] = field(default_factory=list)
-    told: list[tuple[int, float]] = field(default_factory=list)
+    reported: list[tuple[int, float]] = field(default_factory=list)
     """The reported steps and losses of all runs under a fault; not measured."""
 
 
@@ -104,8 +104,8 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     for fault in _FAULTS:
         _compare(f"{fault.name}-passing", trial, in_peace, seen)
     expected = dict(enumerate(training.run.losses, start=1))
-    seen.unequal = sorted({step for step, loss in seen.told if loss != expected.get(step)})
-    trial.measure(**{name: value for name, value in vars(seen).items() if name != "told"})
+    seen.unequal = sorted({step for step, loss in seen.reported if loss != expected.get(step)})
+    trial.measure(**{name: value for name, value in vars(seen).items() if name != "reported"})
 
 
 def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
@@ -114,7 +114,7 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     half = steps // 2
     name = f"{fault.name}-passing"
     child, directory = _run(trial, fault, name, relief_after=half)
-    seen.told += child.steps
+    seen.reported += child.steps
     files = _saved(trial, directory)
     due = range(every, steps + 1, every)
     failed = [step for step in due if step not in files]
@@ -140,7 +140,7 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     """The fault never ends. The run makes all steps, its export fails, and it must not end as a success."""
     name = f"{fault.name}-staying"
     child, directory = _run(trial, fault, name, relief_after=None)
-    seen.told += child.steps
+    seen.reported += child.steps
     seen.exit_codes_without_export.append(child.exit_code)
     seen.steps_short.append(trial.parameters["steps"] - len(child.steps))
     _look_over(name, directory, seen)

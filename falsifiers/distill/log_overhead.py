@@ -123,7 +123,8 @@ def _compare(trial: Trial[Stepping], timing: Timing) -> None:
     baseline = timing.ratio(_SILENT, _OWN, again=_AGAIN)
     trial.measure(noise_low=noise.low, noise_high=noise.high, baseline=baseline.estimate, baseline_low=baseline.low)
     limits = ((ratio, parameters["ratio_limit"]), (milliseconds, parameters["milliseconds_limit"]))
-    if not any(one.low > limit for one, limit in limits) and not all(one.settles(limit) for one, limit in limits):
+    is_exceeded = any(interval.low > limit for interval, limit in limits)
+    if not is_exceeded and not all(interval.settles(limit) for interval, limit in limits):
         raise NotMeasured(
             f"this machine cannot decide: logging takes {ratio.low:.3f} to {ratio.high:.3f} of the time, and "
             f"{milliseconds.low:.3f} to {milliseconds.high:.3f} ms a step more; a limit lies within. Two arms "

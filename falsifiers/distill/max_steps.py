@@ -21,7 +21,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     trial.measure(
         requested=requested,
         executed=[run.executed for run in runs],
-        surplus=[run.executed - asked for run, asked in zip(runs, requested, strict=True)],
+        surplus=[run.executed - limit for run, limit in zip(runs, requested, strict=True)],
         overstated=[run.reported - run.executed for run in runs],
         idle=[run.reports - run.changes for run in runs],
         accepted=_accepted(trial),
@@ -63,7 +63,7 @@ def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Wa
         watch = StepWatch(trial, subject, most=2 * request + _PATIENCE)
         with contextlib.suppress(Overrun):
             run = subject.distill(on_step=watch)
-            executed, reports = (run.if_every_step_is_told(count) for count in (watch.made, watch.steps))
+            executed, reports = (run.if_every_step_is_reported(count) for count in (watch.made, watch.steps))
             return _Watched(watch, executed, reports, run.steps)
     return _Watched(watch, watch.made, watch.steps, watch.steps)
 

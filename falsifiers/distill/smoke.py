@@ -7,7 +7,7 @@ from statistics import fmean
 from torch import Tensor
 
 from falsifiers.distill.measuring.answers import measure_answers
-from falsifiers.distill.measuring.held_out import HeldOut, foresight
+from falsifiers.distill.measuring.held_out import HeldOut, lookahead
 from falsifiers.distill.measuring.scores import held_out_of, scores
 from falsifiers.distill.measuring.weight_files import weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
@@ -83,7 +83,7 @@ def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_pr
         trial.measure(student_logits_error=in_process, teacher_logits_error=in_process, final_foresight=in_process)
         return
     measure_answers(trial, held_out)
-    trial.measure(final_foresight=foresight(trial, held_out.first_sequence))
+    trial.measure(final_foresight=lookahead(trial, held_out.first_sequence))
 
 
 @propagates

@@ -66,14 +66,14 @@ class _Watch:
     Attributes:
         shadow: checks the chosen steps.
         steps: the number of steps, without those that the interruption lost.
-        told: by step, what the subject reported; twice for a step that was repeated.
+        reported: by step, what the subject reported; twice for a step that was repeated.
         speeds: the reported tokens per second, relative to the tokens per second between the reports.
     """
 
     def __init__(self, trial: Trial[Shadowed], subject: Shadowed, resumes_after: int) -> None:
         self.shadow = ShadowWatch(subject, trial.setting, own_work=trial.falsifier_fault, resumes_after=resumes_after)
         self.steps = 0
-        self.told: dict[int, list[Mapping[str, float]]] = {}
+        self.reported: dict[int, list[Mapping[str, float]]] = {}
         self.speeds: list[float] = []
         self._returned = math.nan
         self._trial = trial
@@ -88,7 +88,7 @@ class _Watch:
             if "tokens_per_second" in values and not math.isnan(seconds):
                 tokens = self._trial.parameters["batch"] * self._trial.parameters["sequence"]
                 self.speeds.append(values["tokens_per_second"] * seconds / tokens)
-            self.told.setdefault(self.steps, []).append(values)
+            self.reported.setdefault(self.steps, []).append(values)
             self._trial.step(step, **values)
         self.shadow(step, **values)
         if self.is_refuted or (self.is_resumable and not self._interrupted):
@@ -154,7 +154,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
     if watch.is_refuted:
         return
     read_back(trial, watch.steps)
-    if not any("learning_rate" in values for tellings in watch.told.values() for values in tellings):
+    if not any("learning_rate" in values for tellings in watch.reported.values() for values in tellings):
         trial.measure(rate_error=Unobserved("the subject reports no learning rate"))
     trial.measure(
         steps_executed=watch.steps,
@@ -163,7 +163,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
         moved_share=_moved_share(trial, start),
         told_speed=median(watch.speeds) if watch.speeds else Unobserved("the subject reports no tokens a second"),
         misreported=["run: steps"] * (steps != watch.steps)
-        + _misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
+        + _misreported(trial, watch.reported, dict(enumerate(losses, start=resumes_after + 1))),
     )
 
 

@@ -29,7 +29,7 @@ class Run:
         checkpoints: the periodic checkpoints in the order in which they were written.
         export: the file with the trained student.
         failed_saves: the number of periodic checkpoints that could not be saved.
-        untold: why not every step was reported, such as a log of every fiftieth step; empty if each was.
+        unreported: why not every step was reported, such as a log of every fiftieth step; empty if each was.
         is_heard: whether steps are known from an output, and not from calls of `OnStep`.
     """
 
@@ -38,17 +38,17 @@ class Run:
     checkpoints: tuple[Path, ...]
     export: Path
     failed_saves: int = 0
-    untold: str = ""
+    unreported: str = ""
     is_heard: bool = False
 
     @property
     def every_loss(self) -> tuple[float, ...]:
         """The losses of all steps; hidden if not every step was reported."""
-        return self.if_every_step_is_told(self.losses)
+        return self.if_every_step_is_reported(self.losses)
 
-    def if_every_step_is_told(self, value: T) -> T:
+    def if_every_step_is_reported(self, value: T) -> T:
         """The value; hidden if not every step was reported."""
-        return provided(Unobserved(self.untold), value) if self.untold else value
+        return provided(Unobserved(self.unreported), value) if self.unreported else value
 
 
 class OnStep(Protocol):

@@ -20,7 +20,7 @@ def falsify(trial: Trial[Trainer]) -> None:
             subject = type(trial.subject)(setting)
         watched = watched_step(trial, subject, 0, batch)
         rates = executed_rates(watched)
-        trial.step(place, **watched.told)
+        trial.step(place, **watched.reported)
         for kind, names in (("component", watched.before.components), ("importance", watched.before.importance)):
             rate = median(rates[name] for name in names)
             by_name[f"{kind}_rates"].append(rate)

@@ -54,8 +54,8 @@ def chunks_of_first_step(subject: Trainer, parameters: Mapping[str, Any]) -> dic
     def calls(site: str) -> Callable[..., None]:
         def kept(module: Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             if len(arguments) > 1 and arguments[1] is not None and not _in_backward():
-                asked: Masking = arguments[1]
-                forwards[-1].calls.append(Call(site, arguments[0], Masking(asked.mask, asked.delta, _ROUTED), output))
+                mask: Masking = arguments[1]
+                forwards[-1].calls.append(Call(site, arguments[0], Masking(mask.mask, mask.delta, _ROUTED), output))
 
         return kept
 

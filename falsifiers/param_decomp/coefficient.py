@@ -21,9 +21,9 @@ def falsify(trial: Trial[Trainer]) -> None:
         expected = shadow(summed, watched.before, drawn)
         forwards.append(len(drawn))
         total = summed.stochastic * expected.terms["stochastic"]
-        total_errors.append(difference("total", watched.told["total"], total).ratio)
+        total_errors.append(difference("total", watched.reported["total"], total).ratio)
         all_differences = differences("gradient", watched.gradients, expected.gradients)
         gradient_errors.append(max(all_difference.ratio for all_difference in all_differences))
-        trial.step(step, **watched.told)
+        trial.step(step, **watched.reported)
     trial.measure(forwards=forwards, total_errors=total_errors, gradient_errors=gradient_errors)
     resolve(trial, trial.subject)

@@ -47,15 +47,15 @@ def falsify(trial: Trial[PlacedTrainer]) -> None:
         expected = shadow(config, watched.before, masks)
         differences += differences_of(watched, expected)
         wrong += _wrong_chunks(config, names, step, masks)
-        for one in masks:
-            counts.append(sum(route.double() for _, _, route in one.values() if route is not None))
-            drawn.append(torch.stack([source_of(mask, lower[name]) for name, (mask, _, _) in one.items()]))
-        trial.step(step, **watched.told)
+        for forward in masks:
+            counts.append(sum(route.double() for _, _, route in forward.values() if route is not None))
+            drawn.append(torch.stack([source_of(mask, lower[name]) for name, (mask, _, _) in forward.items()]))
+        trial.step(step, **watched.reported)
     largest = worst(differences)
     trial.measure(
         steps=trial.parameters["watched"],
-        step_errors={name: one.ratio for name, one in largest.items()},
-        worst_tensors={name: one.tensor for name, one in largest.items()},
+        step_errors={name: difference.ratio for name, difference in largest.items()},
+        worst_tensors={name: difference.tensor for name, difference in largest.items()},
         wrong_chunks=wrong,
         **_statistics(config, counts, drawn),
     )
@@ -83,8 +83,8 @@ def _step(trial: Trial[PlacedTrainer], config: Configuration, step: int) -> tupl
         after = _copies({**subject.components(), **subject.importance_weights(), **sources})
         slots = {name: _copies(slot) for name, slot in subject.slots().items()}
         masks = [
-            {name: (_copied(mask), _copied(delta), _copied(route) > 0) for name, (mask, delta, route) in one.items()}
-            for one in reported.masks
+            {name: (_copied(mask), _copied(delta), _copied(route) > 0) for name, (mask, delta, route) in draw.items()}
+            for draw in reported.masks
         ]
         return Watched(before, (), (), reported.terms, _copies(reported.gradients), after, slots), masks
 
@@ -107,16 +107,16 @@ def _statistics(config: Configuration, counts: Sequence[Tensor], drawn: Sequence
     """
     k = torch.stack(list(counts)).long().flatten()
     expected = len(k) / config.sites_per_chunk
-    found = torch.bincount(k, minlength=config.sites_per_chunk + 1).double()
-    deviation = float(((found[1:] - expected) ** 2 / expected).sum())
-    known = torch.cat([one[one != 0] for one in drawn])
+    histogram = torch.bincount(k, minlength=config.sites_per_chunk + 1).double()
+    deviation = float(((histogram[1:] - expected) ** 2 / expected).sum())
+    known = torch.cat([sources[sources != 0] for sources in drawn])
     bins = torch.histc(known, _BINS, 0.0, 1.0)
     even = len(known) / _BINS
     again = [
-        float((((one - other).abs() < _ALIKE) & (one != 0)).double().mean()) for one, other in combinations(drawn, 2)
+        float((((left - right).abs() < _ALIKE) & (left != 0)).double().mean()) for left, right in combinations(drawn, 2)
     ]
     return {
-        "unrouted_positions": int(found[0]),
+        "unrouted_positions": int(histogram[0]),
         "k_p": chi_square_p(deviation, config.sites_per_chunk - 1),
         "source_p": chi_square_p(float(((bins - even) ** 2 / even).sum()), _BINS - 1),
         "sources_outside": int(((known < -_ALIKE) | (known > 1 + _ALIKE)).sum()),

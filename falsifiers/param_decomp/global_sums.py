@@ -25,9 +25,9 @@ def falsify(trial: Trial[Trainer]) -> None:
     with trial.subject_fault():
         (alone,) = run_of_ranks(1, work, trial.device, trial.workspace / "one")
         ranks = run_of_ranks(2, work, trial.device, trial.workspace / "two")
-    found = [difference for seen in ranks for difference in _differences(seen, alone)]
+    differences = [difference for seen in ranks for difference in _differences(seen, alone)]
     apart = list(_differences(ranks[1], ranks[0]))
-    largest, between = worst(found), worst(apart)
+    largest, between = worst(differences), worst(apart)
     trial.measure(
         steps=len(alone),
         rows=[len(difference[0]["tokens"]) for difference in (alone, *ranks)],

@@ -22,7 +22,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
     trial.measure(
         first_p=powers[0],
         last_p=powers[-1],
-        p_errors=[abs(seen - one) for seen, one in zip(powers, right, strict=True)],
+        p_errors=[abs(seen - expected) for seen, expected in zip(powers, right, strict=True)],
         violations=state.violations(),
     )
     measure_steps(trial, trial.subject, sorted({*drawn_steps(trial), config.steps - 1}))

@@ -39,7 +39,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
             right = _formulas(logits, upstream)
             for kind, seen, expected in zip(errors, _asked(trial, logits, sign), right, strict=True):
                 errors[kind][f"{region}, {name}"] = float((seen - expected).abs().max())
-    trial.measure(**{f"{kind}_errors": found for kind, found in errors.items()}, violations=state.violations())
+    trial.measure(**{f"{kind}_errors": largest for kind, largest in errors.items()}, violations=state.violations())
     pairs = measure_steps(trial, trial.subject, drawn_steps(trial))
     logits = torch.cat([logit.flatten() for _, expected in pairs for logit in expected.logits.values()])
     shares = {"below": logits <= 0, "within": (logits > 0) & (logits <= 1), "above": logits > 1}

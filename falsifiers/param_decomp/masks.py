@@ -63,7 +63,7 @@ def _state_check(trial: Trial[Decomposition]) -> StateCheck:
         site = draw.choice("site", *subject.sites)
         rows, sequence, width = draw.size("rows"), draw.size("sequence"), weights[site].shape[0]
         components = configuration_of(trial.parameters).components
-        tensors = (draw.tensor(rows, sequence, one) for one in (width, components, components + 1))
+        tensors = (draw.tensor(rows, sequence, size) for size in (width, components, components + 1))
         return (*tensors, draw.mask(rows, sequence)), {"site": site}
 
     return StateCheck(trial, output, formula, arguments, VALUES_AND_STATE, dtypes=("float64",))

@@ -16,7 +16,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
     starts = {"component": config.component_rate, "importance": config.importance_rate}
     stated, executed = [], []
     with trial.subject_fault():
-        told = {
+        by_kind = {
             "component": [float(trial.subject.component_rate(step)) for step in range(config.steps)],
             "importance": [float(trial.subject.importance_rate(step)) for step in range(config.steps)],
         }
@@ -28,7 +28,7 @@ def falsify(trial: Trial[Decomposition]) -> None:
                 for rate, start in pairs
                 for step in range(steps)
             ]
-    for kind, rates in told.items():
+    for kind, rates in by_kind.items():
         stated += [difference(kind, rate, starts[kind] * cosine(config, step)).ratio for step, rate in enumerate(rates)]
     pairs = measure_steps(trial, trial.subject, range(config.steps))
     for watched, _ in pairs:
@@ -41,5 +41,5 @@ def falsify(trial: Trial[Decomposition]) -> None:
         ]
     trial.resolve(steps=len(pairs))
     trial.measure(
-        last_shares=[rates[-1] / rates[0] for rates in told.values()], stated_errors=stated, executed_errors=executed
+        last_shares=[rates[-1] / rates[0] for rates in by_kind.values()], stated_errors=stated, executed_errors=executed
     )

@@ -20,7 +20,7 @@ def falsify(trial: Trial[Trainer]) -> None:
     for watched, _ in pairs:
         other = watched_step(trial, plain, watched.before.step)
         gradients.append(max(difference.ratio for difference in differences("", watched.gradients, other.gradients)))
-        terms += [abs(watched.told[name] - value) for name, value in other.told.items()]
+        terms += [abs(watched.reported[name] - value) for name, value in other.reported.items()]
         redrawn += _redrawn(watched)
         once |= {_layer(call) for forward in watched.forwards for call in forward.calls}.difference(
             map(_layer, watched.again)
@@ -50,7 +50,7 @@ def _redrawn(watched: Watched) -> list[float]:
     """For each call of the backward pass, the smallest difference of its mask from an earlier mask of its site."""
     distances = []
     for call in watched.again:
-        masks = [one.masking.mask for forward in watched.forwards for one in forward.calls if one.site == call.site]
+        masks = [old.masking.mask for forward in watched.forwards for old in forward.calls if old.site == call.site]
         distances.append(min(float((call.masking.mask - mask).abs().max()) for mask in masks))
     return distances
 

@@ -18,7 +18,7 @@ def falsify(trial: Trial[Trainer]) -> None:
         watched = watched_step(trial, trial.subject, step)
         for chunk, samples in _routes(watched, trial.subject).items():
             drawn.setdefault(chunk, []).append(torch.stack(samples))
-        trial.step(step, **watched.told)
+        trial.step(step, **watched.reported)
     with trial.subject_fault():
         if not drawn:
             raise ValueError("no forward of a step masks a site")
@@ -39,13 +39,13 @@ def _routes(watched: Watched, subject: Trainer) -> dict[tuple[str, ...], list[Te
     """The routes [rows, sequence, sites] of each sample, by chunk."""
     routes: dict[tuple[str, ...], list[Tensor]] = {}
     for forward in watched.forwards:
-        asked = {call.site: call.masking for call in forward.calls}
-        chunk = tuple(name for name in subject.sites if name in asked)
-        everywhere = [torch.ones(asked[name].delta.shape, dtype=torch.bool) for name in chunk]
-        routed = [asked[name].route for name in chunk]
+        maskings = {call.site: call.masking for call in forward.calls}
+        chunk = tuple(name for name in subject.sites if name in maskings)
+        everywhere = [torch.ones(maskings[name].delta.shape, dtype=torch.bool) for name in chunk]
+        routed = [maskings[name].route for name in chunk]
         if chunk:
-            one = [every if route is None else route for route, every in zip(routed, everywhere, strict=True)]
-            routes.setdefault(chunk, []).append(torch.stack(one, dim=-1))
+            sample = [every if route is None else route for route, every in zip(routed, everywhere, strict=True)]
+            routes.setdefault(chunk, []).append(torch.stack(sample, dim=-1))
     return routes
 
 

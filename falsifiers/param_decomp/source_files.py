@@ -30,7 +30,7 @@ def falsify(trial: Trial[ConfigurationFiles]) -> None:
         flat = [dict(_flat(document)) for document in (base, *new)]
         own = _fields(new[1])
         layers = {str(document["module_pattern"]).split(".")[2] for document in base["pd"]["decomposition_targets"]}
-        names = [[one["module_pattern"] for one in document["pd"]["decomposition_targets"]] for document in new]
+        names = [[target["module_pattern"] for target in document["pd"]["decomposition_targets"]] for document in new]
     configuration = configuration_of({"configuration": "nine-layers"})
     expected = [f"model.{name}" for name in site_names(configuration)]
     rates = [given for document in new for given in _rates(document)]
@@ -59,8 +59,8 @@ def falsify(trial: Trial[ConfigurationFiles]) -> None:
 
 
 def _term(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    (found,) = (term for term in document["pd"]["loss_metrics"] if term["type"] == kind)
-    return dict(found)
+    (term,) = (term for term in document["pd"]["loss_metrics"] if term["type"] == kind)
+    return dict(term)
 
 
 def _rates(document: Mapping[str, Any]) -> list[float]:
@@ -74,23 +74,23 @@ def _attention(document: Mapping[str, Any]) -> Any:
 
 
 _VALUES = {
-    "batches": lambda one: one["pd"]["batch_size"],
-    "tokens": lambda one: one["data"]["max_seq_len"],
-    "tokens_of_importances": lambda one: _attention(one)["max_len"],
-    "steps": lambda one: one["pd"]["steps"],
-    "sizes": lambda one: min({site["C"] for site in one["pd"]["decomposition_targets"]}),
-    "frozen": lambda one: one["target"]["weights_dtype"],
-    "models": lambda one: one["target"]["spec"]["model_name"],
-    "chunk_sites": lambda one: _term(one, "ChunkwiseSubsetReconLoss")["sites_per_chunk"],
-    "chunk_coefficients": lambda one: _term(one, "ChunkwiseSubsetReconLoss")["coeff"],
-    "adversarial": lambda one: _term(one, "PersistentPGDReconLoss")["coeff"],
-    "scopes": lambda one: _term(one, "PersistentPGDReconLoss")["scope"]["type"],
-    "faithfulness": lambda one: _term(one, "FaithfulnessLoss")["coeff"],
-    "minimality": lambda one: _term(one, "ImportanceMinimalityLoss")["coeff"],
-    "betas": lambda one: _term(one, "ImportanceMinimalityLoss")["beta"],
-    "first_powers": lambda one: _term(one, "ImportanceMinimalityLoss")["pnorm"],
-    "last_powers": lambda one: _term(one, "ImportanceMinimalityLoss")["p_anneal_final_p"],
-    "eps": lambda one: _term(one, "ImportanceMinimalityLoss")["eps"],
+    "batches": lambda document: document["pd"]["batch_size"],
+    "tokens": lambda document: document["data"]["max_seq_len"],
+    "tokens_of_importances": lambda document: _attention(document)["max_len"],
+    "steps": lambda document: document["pd"]["steps"],
+    "sizes": lambda document: min({site["C"] for site in document["pd"]["decomposition_targets"]}),
+    "frozen": lambda document: document["target"]["weights_dtype"],
+    "models": lambda document: document["target"]["spec"]["model_name"],
+    "chunk_sites": lambda document: _term(document, "ChunkwiseSubsetReconLoss")["sites_per_chunk"],
+    "chunk_coefficients": lambda document: _term(document, "ChunkwiseSubsetReconLoss")["coeff"],
+    "adversarial": lambda document: _term(document, "PersistentPGDReconLoss")["coeff"],
+    "scopes": lambda document: _term(document, "PersistentPGDReconLoss")["scope"]["type"],
+    "faithfulness": lambda document: _term(document, "FaithfulnessLoss")["coeff"],
+    "minimality": lambda document: _term(document, "ImportanceMinimalityLoss")["coeff"],
+    "betas": lambda document: _term(document, "ImportanceMinimalityLoss")["beta"],
+    "first_powers": lambda document: _term(document, "ImportanceMinimalityLoss")["pnorm"],
+    "last_powers": lambda document: _term(document, "ImportanceMinimalityLoss")["p_anneal_final_p"],
+    "eps": lambda document: _term(document, "ImportanceMinimalityLoss")["eps"],
 }
 """The compared values of the two new files, by measurement."""
 
@@ -98,7 +98,7 @@ _VALUES = {
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
     """The file's values of the fields of our configuration."""
     given, importances = document["pd"], document["pd"]["ci_config"]["simple_transformer_ci_cfg"]
-    sites = [str(one["module_pattern"]).split(".") for one in given["decomposition_targets"]]
+    sites = [str(target["module_pattern"]).split(".") for target in given["decomposition_targets"]]
     small, persistent = _term(document, "ImportanceMinimalityLoss"), _term(document, "PersistentPGDReconLoss")
     chunks, source = _term(document, "ChunkwiseSubsetReconLoss"), persistent["optimizer"]["lr_schedule"]
     components, importance = _rates(document)

@@ -53,14 +53,14 @@ def falsify(trial: Trial[ProbeFiles]) -> None:
         unread += rest
 
     def of(name: str) -> list[Any]:
-        return [one[name] for one in started if name in one]
+        return [options[name] for options in started if name in options]
 
     known = {action.dest for action in parser._actions}
     trial.measure(
         devices=devices,
         absent=[name for name in trial.parameters["arguments"] if name not in known],
         unread=unread,
-        batches=[devices * one for one in of("per_gpu_batch")],
+        batches=[devices * size for size in of("per_gpu_batch")],
         layers=[last - first + 1 for first, last in zip(of("first_layer"), of("last_layer"), strict=False)],
         components=of("C"),
         chunk_sites=of("sites_per_chunk"),

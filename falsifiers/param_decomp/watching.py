@@ -61,7 +61,7 @@ class Watched:
         before: copies from before it.
         forwards: the forwards of the step, in order; the clean one has no calls.
         again: calls that the backward pass repeated.
-        told: the terms that the subject reported.
+        reported: the terms that the subject reported.
         gradients: what the optimizers applied, by name; zero if there was none.
         after: components, importance weights and sources (`SITE.source`) after it.
         slots: Adam's slots after it.
@@ -70,7 +70,7 @@ class Watched:
     before: Before
     forwards: Sequence[Forward]
     again: Sequence[Call]
-    told: Mapping[str, float]
+    reported: Mapping[str, float]
     gradients: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
     slots: Mapping[str, Mapping[str, Tensor]]
@@ -126,24 +126,24 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
     `term`, `gradient` and `slot` are relative to the expected value, `update` to the expected movement, and `source` to
     1: a source is a number in [0, 1].
     """
-    found = [
-        Difference("term", name, difference("term", watched.told.get(name, 0.0), value).ratio)
+    result = [
+        Difference("term", name, difference("term", watched.reported.get(name, 0.0), value).ratio)
         for name, value in expected.terms.items()
     ]
-    found += differences("gradient", watched.gradients, expected.gradients)
+    result += differences("gradient", watched.gradients, expected.gradients)
     old = {**watched.before.components, **watched.before.importance}
     seen = {name: watched.after[name] - tensor for name, tensor in old.items()}
     moved = {name: expected.after[name] - tensor for name, tensor in old.items()}
-    found += differences("update", seen, moved)
+    result += differences("update", seen, moved)
     for name in watched.before.sources:
         error = float((watched.after[f"{name}.source"] - expected.after[f"{name}.source"]).abs().max())
-        found.append(Difference("source", name, math.inf if math.isnan(error) else error))
+        result.append(Difference("source", name, math.inf if math.isnan(error) else error))
     for name, slots in expected.slots.items():
-        found += [
+        result += [
             Difference("slot", f"{name}.{difference.tensor}", difference.ratio)
             for difference in differences("slot", watched.slots.get(name, {}), slots)
         ]
-    return found
+    return result
 
 
 def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> list[tuple[Watched, Shadow]]:
@@ -159,7 +159,7 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
         all_differences += differences_of(watched, expected)
         all_differences.append(Difference("chunks", "", float(len(wrong_chunks(config, watched)))))
         pairs.append((watched, expected))
-        trial.step(step, **watched.told)
+        trial.step(step, **watched.reported)
     largest = worst(all_differences)
     trial.measure(
         steps=len(pairs),
@@ -210,8 +210,8 @@ def executed_rates(watched: Watched) -> dict[str, float]:
         first, second = (
             slots[key] / (1 - beta ** float(slots["step"])) for key, beta in (("exp_avg", 0.9), ("exp_avg_sq", 0.999))
         )
-        asked = first / (second.sqrt() + 1e-8)
-        rates[name] = float(((before - watched.after[name]) * asked).sum() / (asked * asked).sum())
+        direction = first / (second.sqrt() + 1e-8)
+        rates[name] = float(((before - watched.after[name]) * direction).sum() / (direction * direction).sum())
     return rates
 
 

@@ -111,8 +111,8 @@ def _parts(question: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
     log_q = log_probabilities(logits, question.temperature)
     log_p = log_probabilities(question.teacher.double() @ question.teacher_head.double().T, question.temperature)
     if beta in (0.0, 1.0):
-        one, other = (log_p, log_q) if beta == 0.0 else (log_q, log_p)
-        divergences = (one.exp() * (one - other)).sum(dim=-1)
+        p, q = (log_p, log_q) if beta == 0.0 else (log_q, log_p)
+        divergences = (p.exp() * (p - q)).sum(dim=-1)
     else:
         mixed = torch.logaddexp(log_p + math.log(beta), log_q + math.log(1.0 - beta))
         of_teacher, of_student = ((tensor.exp() * (tensor - mixed)).sum(dim=-1) for tensor in (log_p, log_q))

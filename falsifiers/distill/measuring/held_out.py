@@ -122,14 +122,14 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
 
 
 @propagates
-def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
+def lookahead(trial: Trial[Distillation], tokens: Tensor) -> float:
     """How much logits on the first half of tokens [batch, sequence] change with the second half; 0 if causal."""
     half = tokens.shape[1] // 2
     other = tokens.clone()
     other[:, half:] = tokens[:, half:].flip(1)
     with trial.subject_fault():
-        one, two = trial.subject.student_logits(tokens), trial.subject.student_logits(other)
-    return float((one[:, :half] - two[:, :half]).abs().max())
+        first, second = trial.subject.student_logits(tokens), trial.subject.student_logits(other)
+    return float((first[:, :half] - second[:, :half]).abs().max())
 
 
 def _frequencies(text: Text) -> Tensor:

@@ -26,7 +26,7 @@ class Inspection:
     Attributes:
         readable: whether the file exists and parses as safetensors to its end.
         file_bytes: its size, 0 if there is no file.
-        found: the tensors in it, on the CPU.
+        exported: the tensors in it, on the CPU.
         metadata: its string metadata.
         missing, unexpected: in the student and not in the file, and the reverse.
         misshapen, mistyped: their shape or dtype is not the live parameter's.
@@ -38,7 +38,7 @@ class Inspection:
 
     readable: bool = False
     file_bytes: int = 0
-    found: dict[str, Tensor] = field(default_factory=dict)
+    exported: dict[str, Tensor] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
@@ -135,14 +135,14 @@ def inspect_export(
     with contextlib.suppress(OSError):
         seen.file_bytes = path.stat().st_size
     try:
-        seen.found, seen.metadata = read(path)
+        seen.exported, seen.metadata = read(path)
         seen.readable = True
     except (OSError, Unreadable) as error:
         print(f"{path} cannot be read: {error}")
-    seen.not_finite = sorted(name for name, exported in seen.found.items() if not torch.isfinite(exported).all())
-    seen.missing = sorted(live.keys() - seen.found.keys())
-    seen.unexpected = sorted(seen.found.keys() - live.keys())
-    for name, exported, now, start in _pairs(seen.found, live, initial):
+    seen.not_finite = sorted(name for name, exported in seen.exported.items() if not torch.isfinite(exported).all())
+    seen.missing = sorted(live.keys() - seen.exported.keys())
+    seen.unexpected = sorted(seen.exported.keys() - live.keys())
+    for name, exported, now, start in _pairs(seen.exported, live, initial):
         if exported.dtype != now.dtype:
             seen.mistyped.append(name)
         if exported.shape != now.shape:

@@ -276,7 +276,7 @@ def compare(
             seen = _common_factor(after.weights, decayed, steps)
             for name, step in steps.items():
                 factors = _rounded_factors(configuration, float(after.slots[name]["step"]), _POWER_UNITS)
-                step *= min(factors, key=lambda one: abs(one - seen))
+                step *= min(factors, key=lambda factor: abs(factor - seen))
         expected_weights = {name: decayed[name] + step for name, step in steps.items()}
         moves = {name: weight - before.weights[name].to(weight) for name, weight in expected_weights.items()}
         result += differences("applied", after.weights, expected_weights, moves, roundings=_ROUNDINGS)
@@ -336,7 +336,7 @@ def corrections_of(configuration: Configuration, before: Snapshot, after: Snapsh
     counts = {float(slots["step"]) for name, slots in (after.slots or {}).items() if name in steps}
     seen = _common_factor(after.weights, decayed, steps)
     is_rounded = any(
-        abs(seen - one) < abs(seen - 1) for count in counts for one in _rounded_factors(configuration, count, 0)
+        abs(seen - factor) < abs(seen - 1) for count in counts for factor in _rounded_factors(configuration, count, 0)
     )
     return torch.float32 if is_rounded else torch.float64
 
@@ -352,7 +352,7 @@ def _rounded_factors(configuration: Configuration, count: float, units: int) -> 
         units: by how many units in the last place the power may be off.
     """
     first, second = (_rounded_corrections(beta, count, units) for beta in (configuration.beta1, configuration.beta2))
-    return tuple(two**0.5 / one for one in first for two in second)
+    return tuple(v**0.5 / m for m in first for v in second)
 
 
 def _rounded_corrections(beta: float, count: float, units: int) -> list[float]:
@@ -360,8 +360,8 @@ def _rounded_corrections(beta: float, count: float, units: int) -> list[float]:
     exact = 1 - beta**count
     nearest = torch.tensor(float(torch.tensor(beta)) ** count)
     unit = float(nearest - torch.nextafter(nearest, torch.tensor(0.0)))
-    found = [1 - float(nearest) - more * unit for more in range(-units, units + 1)]
-    return [one / exact for one in found if one > 0] if exact > 0 else [1.0]
+    corrections = [1 - float(nearest) - more * unit for more in range(-units, units + 1)]
+    return [correction / exact for correction in corrections if correction > 0] if exact > 0 else [1.0]
 
 
 def _common_factor(seen: Mapping[str, Tensor], decayed: Mapping[str, Tensor], steps: Mapping[str, Tensor]) -> float:

@@ -48,4 +48,4 @@ def refuted(differences: Iterable[Difference], dtype: str, share: float = 1.0) -
         for difference in differences
         if difference.ratio > share * TOLERANCES[dtype].get(difference.quantity, 0.0)
     ]
-    return sorted(beyond, key=lambda one: -one.ratio)
+    return sorted(beyond, key=lambda difference: -difference.ratio)

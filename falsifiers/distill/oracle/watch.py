@@ -84,7 +84,7 @@ class ShadowWatch:
             # the teacher is frozen, so one copy serves all steps
             self._teacher = None if teacher is None else Snapshot.of(teacher).weights
         self.checked: list[int] = []
-        self.found: dict[int, list[Difference]] = {}
+        self.by_step: dict[int, list[Difference]] = {}
         self._made = 0
         self._next: _Prepared | None = None
         self._first_resumed: _Prepared | None = None
@@ -135,10 +135,10 @@ class ShadowWatch:
 
     @property
     def differences(self) -> list[Difference]:
-        return [difference for of_step in self.found.values() for difference in of_step]
+        return [difference for of_step in self.by_step.values() for difference in of_step]
 
     def _add(self, differences: list[Difference]) -> None:
-        self.found.setdefault(self._made, []).extend(differences)
+        self.by_step.setdefault(self._made, []).extend(differences)
 
     def _compared(self, prepared: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
         """The differences of a step. The dtype's rounding is computed only if a difference is near its tolerance."""
@@ -186,7 +186,7 @@ class ShadowWatch:
         weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
         inputs, labels = self._subject.batch(number)
         has_shape = inputs.shape == labels.shape == self._batch
-        self.found[number] = [Difference("batch", "", 0.0 if has_shape else 1.0)]
+        self.by_step[number] = [Difference("batch", "", 0.0 if has_shape else 1.0)]
         if not has_shape:
             return
         logits = {"student_logits": self._subject.student_logits(inputs[:1])}

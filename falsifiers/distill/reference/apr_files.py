@@ -25,7 +25,10 @@ def write_apr(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
         OSError: it cannot be written.
         ValueError: the format has no room for them.
     """
-    tensors = [TensorRecord(name, _DTYPES[one.dtype], tuple(one.shape), _bytes(one)) for name, one in weights.items()]
+    tensors = [
+        TensorRecord(name, _DTYPES[weight.dtype], tuple(weight.shape), _bytes(weight))
+        for name, weight in weights.items()
+    ]
     path.write_bytes(_FORMAT.write(AprFile(tensors, metadata)))
 
 
@@ -40,9 +43,9 @@ def read_apr(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         file = _FORMAT.read(path.read_bytes())
     except Rejected as error:
         raise ValueError(f"{path}: {error}") from error
-    if unknown := sorted(one.name for one in file.tensors if one.dtype not in _BY_NUMBER):
+    if unknown := sorted(tensor.name for tensor in file.tensors if tensor.dtype not in _BY_NUMBER):
         raise ValueError(f"{path}: quantized tensors are no weights to train: {unknown}")
-    tensors = {one.name: _tensor(one) for one in file.tensors}
+    tensors = {tensor.name: _tensor(tensor) for tensor in file.tensors}
     return tensors, {key: str(value) for key, value in file.metadata.items()}
 
 

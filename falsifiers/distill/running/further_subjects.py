@@ -13,8 +13,8 @@ S = TypeVar("S")
 
 def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> Setting:
     """The trial's setting with parameters changed or left out, and a new workspace that does not exist yet."""
-    asked = {key: value for key, value in {**trial.parameters, **changed}.items() if key not in without}
-    return replace(trial.setting, parameters=asked, workspace=trial.workspace / name)
+    parameters = {key: value for key, value in {**trial.parameters, **changed}.items() if key not in without}
+    return replace(trial.setting, parameters=parameters, workspace=trial.workspace / name)
 
 
 def further_subject(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:

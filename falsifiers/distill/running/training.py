@@ -99,7 +99,7 @@ class Training(Generic[W]):
     @property
     def steps(self) -> int:
         """The counted steps; hidden if not every step was reported."""
-        return self.run.if_every_step_is_told(self.watch.steps)
+        return self.run.if_every_step_is_reported(self.watch.steps)
 
     @property
     def changes(self) -> int:

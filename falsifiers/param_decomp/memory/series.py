@@ -10,9 +10,9 @@ from harness import Trial
 
 def falsify(trial: Trial[StepProbe]) -> None:
     """Predict and measure each workload, smallest first; run the outer two under a cap halfway between."""
-    asked = workloads(trial.parameters)
+    cases = workloads(trial.parameters)
     predicted, measured = [], []
-    for workload in asked:
+    for workload in cases:
         with trial.subject_fault():
             predicted.append(trial.subject.peak(workload))
         measured.append(measured_peak(trial, workload))
@@ -29,8 +29,8 @@ def falsify(trial: Trial[StepProbe]) -> None:
         ratios=[ours / theirs for ours, theirs in zip(predicted, measured, strict=True)],
         first_is_predicted_below_cap=predicted[0] < cap,
         last_is_predicted_below_cap=predicted[-1] < cap,
-        first_runs=runs_under(trial, asked[0], cap + _slack(trial, cap)),
-        last_runs=runs_under(trial, asked[-1], cap),
+        first_runs=runs_under(trial, cases[0], cap + _slack(trial, cap)),
+        last_runs=runs_under(trial, cases[-1], cap),
     )
     trial.resolve(device=trial.device.partition(":")[0])
 

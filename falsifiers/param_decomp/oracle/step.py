@@ -118,8 +118,8 @@ def shadow(config: Configuration, before: Before, drawn: Sequence[Masks]) -> Sha
     if config.adversarial:
         _ascend(config, before.step, sources, slots, _gradients(values["adversarial"], leaves))
     after |= {f"{name}.source": source for name, source in sources.items()}
-    told = {name: float(value.detach()) for name, value in values.items()}
-    return Shadow(told, {name: logit.detach() for name, logit in logits.items()}, applied, after, slots, ascents)
+    reported = {name: float(value.detach()) for name, value in values.items()}
+    return Shadow(reported, {name: logit.detach() for name, logit in logits.items()}, applied, after, slots, ascents)
 
 
 def importances(config: Configuration, before: Before) -> dict[str, Tensor]:

@@ -55,7 +55,7 @@ class B200Plan(JaxPlan):
         return self._copied(lambda layout, tree: jax.tree.map(lambda _: layout.everywhere, tree))
 
     def divided(self) -> Plan:
-        return self._copied(lambda _, tree: jax.tree.map(lambda one: one.sharding, tree))
+        return self._copied(lambda _, tree: jax.tree.map(lambda array: array.sharding, tree))
 
     def _copied(self, places: Callable[[Layout, Any], Any]) -> Plan:
         _, layout, (state, *_) = self._step({})

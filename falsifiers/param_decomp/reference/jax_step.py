@@ -88,7 +88,7 @@ def train_step(
 
         def ascend(carry: Any, _: None) -> tuple[Any, None]:
             sources, moments, count = carry
-            upward = jax.grad(lambda one: adversarial(*still, one, forward))(sources)
+            upward = jax.grad(lambda sources: adversarial(*still, sources, forward))(sources)
             return _ascended(sources, upward, moments, count, source_rate), None
 
         carry = (sources, slots["sources"], ascents)
@@ -105,7 +105,9 @@ def train_step(
         terms = {"faithfulness": jax_model.faithfulness(target, components, names)}
         p = config.p_start + (config.p_end - config.p_start) * step / config.steps
         terms["minimality"], terms["frequency"] = jax_model.minimality(upper, p, config.eps, precise)
-        masks = [{name: _masked(lower[name], source, route) for name, (source, route) in one.items()} for one in drawn]
+        masks = [
+            {name: _masked(lower[name], source, route) for name, (source, route) in draw.items()} for draw in drawn
+        ]
         divergences = [jax_model.divergence(kept_forward(live, mask), clean, precise) for mask in masks]
         terms["stochastic"] = sum(divergences) / len(divergences)
         if config.adversarial:
@@ -127,7 +129,7 @@ def train_step(
         change, slots[name] = _adam(gradient, slots[name], state.steps + 1, _BETAS)
         moved[name] = jax.tree.map(lambda weight, by, rate=rate: weight - share * rate * by, old, change)
     if config.adversarial:
-        upward = jax.tree.map(lambda one: one / config.adversarial, upward)
+        upward = jax.tree.map(lambda gradient: gradient / config.adversarial, upward)
         sources, slots["sources"], ascents = _ascended(sources, upward, slots["sources"], ascents, source_rate)
     new = State(moved["components"], moved["importance"], sources, slots, state.steps + 1, ascents)
     return new, Seen(terms, {**components, **importance}, masks)
@@ -138,7 +140,7 @@ def _over_rows(mesh: Mesh, x: Array) -> Array:
 
 
 def _cast(tensors: Tensors, dtype: Any) -> Tensors:
-    return jax.tree.map(lambda one: one.astype(dtype), tensors)
+    return jax.tree.map(lambda tensor: tensor.astype(dtype), tensors)
 
 
 def _masked(lower: Array, source: Array, route: Array | None = None) -> tuple[Array, Array, Array | None]:
@@ -170,7 +172,7 @@ def _drawn(
 def _clipped(gradients: Tensors, norm: float) -> Tensors:
     """Gradients, scaled together to a norm of at most `norm`."""
     total = jnp.sqrt(sum(jnp.square(leaf).sum() for leaf in jax.tree.leaves(gradients)))
-    return jax.tree.map(lambda one: one * jnp.minimum(1.0, norm / (total + 1e-6)), gradients)
+    return jax.tree.map(lambda gradient: gradient * jnp.minimum(1.0, norm / (total + 1e-6)), gradients)
 
 
 def _adam(
@@ -193,7 +195,7 @@ def _ascended(
 ) -> tuple[Tensors, tuple[Tensors, Tensors], Array]:
     """The sources after one projected ascent."""
     change, slots = _adam(upward, slots, count + 1, _SOURCE_BETAS)
-    sources = jax.tree.map(lambda one, by: jnp.clip(one + (rate * by).astype(one.dtype), 0.0, 1.0), sources, change)
+    sources = jax.tree.map(lambda x, by: jnp.clip(x + (rate * by).astype(x.dtype), 0.0, 1.0), sources, change)
     return sources, slots, count + 1
 
 

@@ -66,7 +66,7 @@ class GradientLostOnce(Distillation):
 def test_a_step_is_chosen_after_it_is_made(tmp_path: Path, cache: Path) -> None:
     """With the share 1, a defect of any step shows. With 0, the first and last step and those of events are left."""
     all_steps = watched(GradientLostOnce, tmp_path / "all", cache, steps=5, checked_share=1.0)
-    assert "gradient" in {one.quantity for one in refuted(all_steps.found[3], "float32")}
+    assert "gradient" in {one.quantity for one in refuted(all_steps.by_step[3], "float32")}
     few = watched(Distillation, tmp_path / "few", cache, steps=9, warmup_steps=2, checked_share=0.0)
     assert few.checked == [1, 2, 3, 8, 9]
 
