@@ -76,7 +76,7 @@ def main() -> int:
         products |= {BARE + "ieee": bare_products(shape, "ieee", arguments.tokens)}
         products |= {BARE + "tf32": bare_products(shape, "tf32", arguments.tokens)}
     timing = timed(products, baseline, arguments.rounds)
-    operations = 4 * arguments.tokens * sum(math.prod(shape.projection(one)) for one in PROJECTIONS)
+    operations = 4 * arguments.tokens * sum(math.prod(shape.projection(projection)) for projection in PROJECTIONS)
     table = compared(timing, products, baseline)
     rate, scale = ("TFLOP/s", 1e12) if on_gpu else ("GFLOP/s", 1e9)
     table[rate] = [operations / statistics.median(timing.seconds[arm]) / scale for arm in table.index]
@@ -161,7 +161,7 @@ def backward(
     block = Block(shape, backend)
     done: list[tuple[dict[str, Tensor], Saved]] = []
     for layer in range(layers):
-        weights = {name: bring(one) for name, one in new_weights(shape, layer, dtype=torch.float32).items()}
+        weights = {name: bring(weight) for name, weight in new_weights(shape, layer, dtype=torch.float32).items()}
         done.append((weights, block.forward(x, weights)[1]))
 
     def run() -> object:

@@ -177,7 +177,9 @@ def losses() -> dict[str, Loss]:
 def exactness(models: Models, arms: Mapping[str, Arm], tokens: int) -> pd.DataFrame:
     """Loss, and relative error of both gradients by norm, of every arm against float64."""
     with torch.no_grad():
-        student, head, teacher, teacher_head = (one.detach() for one in models.hidden(models.tokens(1, tokens)[0]))
+        student, head, teacher, teacher_head = (
+            tensor.detach() for tensor in models.hidden(models.tokens(1, tokens)[0])
+        )
     labels = models.tokens(1, tokens)[1].flatten()
     right = truth(Question(student, head, teacher, teacher_head, labels, ALPHA, TEMPERATURE))
     rows = {}

@@ -74,7 +74,7 @@ def measure(tables: Tables, keys: Keys, given: argparse.Namespace) -> dict[str, 
     """Print the table of a size of a batch, and return its numbers."""
     batch = keys.rows.shape[1]
     slopes = torch.randn(batch, given.dim, device=tables.device) / 100.0
-    distinct = float(statistics.mean(len(one.unique()) for one in keys.rows))
+    distinct = float(statistics.mean(len(row.unique()) for row in keys.rows))
     print(f"\n{tables.optimizer}, batches of {batch}, {distinct:.0f} distinct keys", flush=True)
     result: dict[str, Any] = {"distinct": distinct}
     for name, arms in (("lookup", lookups(tables, keys)), ("update", updates(tables, keys, slopes))):
@@ -115,19 +115,19 @@ def profiled(tables: Tables, keys: Keys) -> None:
             for _ in range(calls):
                 arm()
         events = seen.events() or []
-        host_names = {one.name for one in events if one.device_type == torch.autograd.DeviceType.CPU}
-        on_device = [one for one in events if one.device_type == torch.autograd.DeviceType.CUDA]
-        kernels = [one for one in on_device if one.name not in host_names]  # without marks such as Optimizer.step
-        waits = sum(one.name == "cudaStreamSynchronize" for one in events)
+        host_names = {event.name for event in events if event.device_type == torch.autograd.DeviceType.CPU}
+        on_device = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+        kernels = [event for event in on_device if event.name not in host_names]  # without marks such as Optimizer.step
+        waits = sum(event.name == "cudaStreamSynchronize" for event in events)
         busy: dict[str, list[float]] = {}
-        for one in kernels:
-            busy.setdefault(one.name, []).append(one.time_range.elapsed_us())
+        for event in kernels:
+            busy.setdefault(event.name, []).append(event.time_range.elapsed_us())
         total = sum(map(sum, busy.values()))
         print(
             f"{name:>22}: {len(kernels) / calls:5.1f} kernels and copies, {waits / calls:4.1f} waits, "
             f"host {host / calls * 1e6:7.0f} us, device {total / calls:7.0f} us", flush=True,
         )  # fmt: skip
-        for kernel, times in sorted(busy.items(), key=lambda one: -sum(one[1]))[:9]:
+        for kernel, times in sorted(busy.items(), key=lambda item: -sum(item[1]))[:9]:
             print(f"{len(times) / calls:30.1f} x {sum(times) / len(times):8.1f} us  {kernel[:80]}", flush=True)
 
 

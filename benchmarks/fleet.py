@@ -52,7 +52,7 @@ def measured(root: Path, *arguments: str) -> tuple[float, float, float]:
 
 def best(root: Path, *arguments: str) -> tuple[float, float, float]:
     """Return the one of three measurements with the least processor time."""
-    return min((measured(root, *arguments) for _ in range(3)), key=lambda one: one[1])
+    return min((measured(root, *arguments) for _ in range(3)), key=lambda result: result[1])
 
 
 def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int) -> None:
@@ -60,16 +60,20 @@ def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int
     shutil.copytree(evidence, root / "sound", ignore=shutil.ignore_patterns(".*"))
     sound = find_bundles([root / "sound"])
     new = min(new, len(sound))
-    names = {one: [path.relative_to(one) for path in one.rglob("*") if path.is_file()] for one in sound}
+    names = {bundle: [path.relative_to(bundle) for path in bundle.rglob("*") if path.is_file()] for bundle in sound}
     pairs = []
     for number in range(bundles):
-        one, is_new = sound[number % len(sound)], number >= bundles - new
-        place = one.parts[-3:] if is_new else (one.parts[-3], f"{one.parts[-2]}-{number % 10_000}", f"run-{number}")
+        bundle, is_new = sound[number % len(sound)], number >= bundles - new
+        place = (
+            bundle.parts[-3:]
+            if is_new
+            else (bundle.parts[-3], f"{bundle.parts[-2]}-{number % 10_000}", f"run-{number}")
+        )
         source, target = (root / folder / "/".join(place) for folder in (f"hosts/{number * 7919 % hosts}", "united"))
         for copy in (source,) if is_new else (source, target):
-            for name in names[one]:
+            for name in names[bundle]:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                os.link(one / name, copy / name)
+                os.link(bundle / name, copy / name)
         pairs.append((source, target, place))
     before = MergedBefore(root / "united")
     for source, target, place in pairs[: bundles - new]:
@@ -83,7 +87,7 @@ def night(evidence: Path, draws: int = 1000) -> str:
     The mean over random changes. Sources in one file that many claims import make them stale together.
     """
     newest: dict[str, Entry] = {}
-    for entry in sorted(read(evidence).entries, key=lambda one: one.started):
+    for entry in sorted(read(evidence).entries, key=lambda entry: entry.started):
         newest[entry.id] = entry
     sources = sorted({name for entry in newest.values() for name in entry.sources})
     count, seconds, chance = 0, 0.0, random.Random(0)

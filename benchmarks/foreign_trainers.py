@@ -58,7 +58,7 @@ def judged(folder: Path, engine: str, bug: str) -> str:
     told = []
     for record in json.loads(done.stdout)["records"]:
         sought = "FAIL" if record["verdict"] == "FAIL" else "NOT_MEASURED"
-        clauses = [one["id"] for one in record["clauses"] if one["outcome"] == sought]
+        clauses = [clause["id"] for clause in record["clauses"] if clause["outcome"] == sought]
         told.append(f"{record['id'].removeprefix('F-DISTILL-')} {record['verdict']} {', '.join(clauses)}")
     return "; ".join(told) or done.stderr
 

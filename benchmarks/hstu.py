@@ -94,10 +94,10 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     if plan != plans["ours"]:
         plans["swept"] = plan
     calls: dict[str, Callable[[], Tensor]] = {
-        name: lambda plan=one: hstu_attention(  # type: ignore[misc]
+        name: lambda plan=arm: hstu_attention(  # type: ignore[misc]
             *leaves, inputs.offsets, inputs.longest, alpha=inputs.alpha, plan=plan
         )
-        for name, one in plans.items()
+        for name, arm in plans.items()
     }
     if theirs is not None and torch.cuda.is_available():
         kernel = load(theirs)
@@ -105,7 +105,7 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     forwards: Arms = dict(calls)
     backwards: Arms = {name: gradients_of(call(), leaves, inputs.grad_output) for name, call in calls.items()}
     kernels: dict[str, Arms] = {
-        way: {name: call_of(inputs, kernel, one) for name, one in plans.items()}
+        way: {name: call_of(inputs, kernel, plan) for name, plan in plans.items()}
         for way, kernel in (("forward", "out"), ("backward", "dq"))
     }
     if theirs is not None and "theirs" in calls:
@@ -113,15 +113,18 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     errors = {name: differences(inputs, call(), backwards[name]()) for name, call in calls.items()}
     if len(set(inputs.lengths)) == 1:
         q, k, v = dense = tuple(
-            one.detach().view(len(inputs.lengths), inputs.longest, *one.shape[1:]).transpose(1, 2).requires_grad_()
-            for one in leaves
+            leaf.detach().view(len(inputs.lengths), inputs.longest, *leaf.shape[1:]).transpose(1, 2).requires_grad_()
+            for leaf in leaves
         )
         forwards["SDPA"] = lambda: scaled_dot_product_attention(q, k, v, is_causal=True)
         grad_output = inputs.grad_output.view(
             len(inputs.lengths), inputs.longest, *inputs.grad_output.shape[1:]
         ).transpose(1, 2)
         backwards["SDPA"] = gradients_of(scaled_dot_product_attention(q, k, v, is_causal=True), dense, grad_output)
-    print("\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.dq)} {shown(one.dkdv)}" for name, one in plans.items()))
+    print(
+        "\n" + shape,
+        *(f"{name}: {shown(plan.out)} {shown(plan.dq)} {shown(plan.dkdv)}" for name, plan in plans.items()),
+    )
     print(f"{'arm':>21} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
     numbers: dict[str, Any] = {}
     for way, arms in (("forward", forwards), ("backward", backwards)):
@@ -154,7 +157,7 @@ def timed(
         interval = f"{ratio.low:.3f} to {ratio.high:.3f}"
         print(
             f"{name:>12} {way:>8} {seconds * 1e3:8.3f} {rate:8.1f} {ratio.estimate:7.3f} {interval:>15} ",
-            " ".join(f"{one:.2e}" for one in errors.get(name, [])), flush=True,
+            " ".join(f"{error:.2e}" for error in errors.get(name, [])), flush=True,
         )  # fmt: skip
     return numbers
 
@@ -196,12 +199,12 @@ def summarise(results: dict[str, dict[str, Any]]) -> None:
 def differences(inputs: Inputs, out: Tensor, gradients: object) -> list[float]:
     """Return the root mean square errors of output and gradients in the first sequence, relative to their values."""
     end = inputs.lengths[0]
-    q, k, v, grad_output = (one.detach()[:end] for one in (inputs.q, inputs.k, inputs.v, inputs.grad_output))
+    q, k, v, grad_output = (tensor.detach()[:end] for tensor in (inputs.q, inputs.k, inputs.v, inputs.grad_output))
     offsets = torch.tensor([0, end], device=q.device)
     right = truth(Question(q, k, v, grad_output, offsets, end, inputs.longest, inputs.alpha, True, None, 1, None, 0, 0))
     assert isinstance(gradients, tuple)
     pairs = zip((out.detach(), *gradients), (right.out, right.dq, right.dk, right.dv), strict=True)
-    return [float((got[:end].double() - one.value).norm() / one.value.norm()) for got, one in pairs]
+    return [float((got[:end].double() - truth.value).norm() / truth.value.norm()) for got, truth in pairs]
 
 
 if __name__ == "__main__":

@@ -75,14 +75,14 @@ def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
 
 def their_kernels(inputs: Inputs, module: ModuleType) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return their forward and backward pass without autograd."""
-    tensors = [one.detach() for one in (inputs.q, inputs.k, inputs.v)]
+    tensors = [tensor.detach() for tensor in (inputs.q, inputs.k, inputs.v)]
     rest = (inputs.offsets, None, 0, 0, None, False, inputs.longest)
 
     def forwards() -> object:
         return module.triton_hstu_attention_fwd(inputs.longest, inputs.alpha, *tensors, *rest)
 
     def backwards() -> object:
-        empty = [torch.empty_like(one) for one in tensors]
+        empty = [torch.empty_like(tensor) for tensor in tensors]
         numbers = (inputs.offsets, None, inputs.longest, inputs.alpha, 0, 0, None, False, inputs.longest)
         return module.triton_hstu_attention_bwd(inputs.grad_output, *tensors, *empty, *numbers)
 

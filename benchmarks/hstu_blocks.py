@@ -56,7 +56,9 @@ def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan
         best = min(times, key=lambda name: times[name])
         line = ", ".join(f"{name} {times[name] * 1e3:.3f}" for name in sorted(times, key=lambda name: times[name]))
         print(f"{shape} {kernel}: {line}", flush=True)
-        chosen = next(one for one in candidates(kernel, inputs.q.shape[2], inputs.longest) if shown(one) == best)
+        chosen = next(
+            candidate for candidate in candidates(kernel, inputs.q.shape[2], inputs.longest) if shown(candidate) == best
+        )
         plan = plan._replace(**{kernel: chosen})
     return plan
 
@@ -84,7 +86,7 @@ def compile_all(shapes: tuple[str, ...], theirs: Path | None, sweep: bool, proce
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         done = [pool.submit(compile_one, *job, theirs) for job in jobs]
-        failed = sum(one.exception() is not None for one in done)
+        failed = sum(future.exception() is not None for future in done)
     print(f"compiled {len(jobs)} kernels in {time.monotonic() - started:.0f} s, {failed} refused", flush=True)
 
 

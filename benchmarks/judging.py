@@ -133,8 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if judgment.outcome is not Outcome.PASS:
             raise SystemExit(f"{contract.id}: the benchmark's own observation does not pass: {judgment.reason}")
         validator = Draft202012Validator({**contract.observation, "required": sorted(contract.measurements)})
-        ours = per_second(lambda one, contract=contract: judge(contract, one).outcome, judged)
-        bare = per_second(lambda one, validator=validator: list(validator.iter_errors(one.measurements)), judged)
+        ours = per_second(lambda observation, contract=contract: judge(contract, observation).outcome, judged)
+        bare = per_second(
+            lambda observation, validator=validator: list(validator.iter_errors(observation.measurements)), judged
+        )
         slowest = min(slowest, ours)
         sizes = f"{len(judgment.clauses):8}{len(contract.rules):6}"
         print(f"{contract.id:28}{sizes}{ours:10,.0f}{bare:14,.0f}{ours / bare:7.2f}")

@@ -104,11 +104,11 @@ def main() -> int:
         news = News(start, sources)
         logged = _with_news(reader(True), sources, news, None, start)  # type: ignore[arg-type]
         reports = {"logged": logged, "bare": reader(False), "again": reader(False)}
-        arms = {name: steps(given.width, given.steps, one) for name, one in reports.items()}  # type: ignore[arg-type]
+        arms = {name: steps(given.width, given.steps, report) for name, report in reports.items()}  # type: ignore[arg-type]
         news.listen()
         clock = time.process_time if given.cpu_time else time.perf_counter
         timing = interleave(arms, rounds=given.rounds, warmup=3, seed=0, clock=clock)
-        alone = {name: messages(one) for name, one in reports.items()}  # type: ignore[arg-type]
+        alone = {name: messages(report) for name, report in reports.items()}  # type: ignore[arg-type]
         sending = interleave(alone, rounds=100, warmup=3, seed=0, clock=time.process_time)
     slower, noise = timing.ratio("logged", "bare"), timing.ratio("again", "bare")
     median = sorted(timing.seconds["bare"])[given.rounds // 2] / given.steps
@@ -116,7 +116,7 @@ def main() -> int:
     for name, ratio in (("logged over bare", slower), ("bare over bare", noise)):
         print(f"{name:<18} {ratio.estimate:.4f}, 99 % interval {ratio.low:.4f} to {ratio.high:.4f}")
     more = sending.difference("logged", "bare")
-    told = [f"{1e6 * one / MESSAGES:.2f}" for one in (more.estimate, more.low, more.high)]
+    told = [f"{1e6 * seconds / MESSAGES:.2f}" for seconds in (more.estimate, more.low, more.high)]
     print(f"a message takes {told[0]} us more processor time in the trial, 99 % interval {told[1]} to {told[2]}")
     print(f"that is at most {100 * more.high / MESSAGES / median:.3f} % of this step")
     if slower.high <= CEILING:

@@ -113,16 +113,16 @@ def measure(name: str, shape: str, rows: int, tables: str, rounds: int, device: 
         first[f"tables.{number}"] = torch.randn(count, width, device=device, dtype=first["actions"].dtype)
     kind = HostTables if tables == "host" else RankingModel
     runs = {arm: run(kind(made, first, device), pipeline, device) for arm, pipeline in ARMS.items()}
-    outcomes = {arm: one.train(data, 4) for arm, one in runs.items()}
+    outcomes = {arm: run.train(data, 4) for arm, run in runs.items()}
     differing = {
         arm: sum(
-            not torch.equal(one.loss, other.loss) or not torch.equal(one.logits, other.logits)
-            for one, other in zip(mine, outcomes["none"], strict=True)
+            not torch.equal(outcome.loss, other.loss) or not torch.equal(outcome.logits, other.logits)
+            for outcome, other in zip(mine, outcomes["none"], strict=True)
         )
         for arm, mine in outcomes.items()
     }
     timing = interleave(
-        {arm: sample(one, data) for arm, one in runs.items()}, rounds=rounds, warmup=2, seed=0, synchronize=wait
+        {arm: sample(run, data) for arm, run in runs.items()}, rounds=rounds, warmup=2, seed=0, synchronize=wait
     )
     tokens = float(data[0].tensors["ids"].numel())
     print(f"\n{name}; {tokens:.0f} tokens a batch, {copied(data[0]) / 2**20:.1f} MiB copied")
@@ -148,19 +148,19 @@ def run(model: RankingModel, pipeline: type[Plain], device: str) -> PipelinedRun
     return PipelinedRun(model, pipeline(model, streams), streams)
 
 
-def sample(one: PipelinedRun, data: list[Batch]) -> Callable[[], object]:
+def sample(pipelined_run: PipelinedRun, data: list[Batch]) -> Callable[[], object]:
     """Return a function that trains on all batches."""
 
     def train() -> None:
-        one.position = 0
-        one.train(data, BATCHES)
+        pipelined_run.position = 0
+        pipelined_run.train(data, BATCHES)
 
     return train
 
 
 def copied(batch: Batch) -> int:
     """Return the bytes of a batch."""
-    return sum(one.numel() * one.element_size() for one in batch.tensors.values())
+    return sum(tensor.numel() * tensor.element_size() for tensor in batch.tensors.values())
 
 
 def mean(samples: tuple[float, ...]) -> float:

@@ -238,7 +238,7 @@ def _print_estimators() -> None:
         from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
 
         for size, model in models.items():
-            weights = sum(one.numel() for one in model.parameters())
+            weights = sum(parameter.numel() for parameter in model.parameters())
             needed = estimate_zero2_model_states_mem_needs(weights, num_gpus_per_node=1, cpu_offload=False)[1]
             print(f"DeepSpeed's ZeRO-2 estimator, {size}: {needed / GIB:.2f} GiB")
 

@@ -57,12 +57,13 @@ def main() -> None:
             fates = {}
             for arm in ARMS:
                 processor, record = measured(claim, arm, arguments.jobs)
-                mutants = {one["id"]: one for one in record["mutants"] if one["seconds"]}
+                mutants = {mutant["id"]: mutant for mutant in record["mutants"] if mutant["seconds"]}
                 row |= {f"processor {arm} (s)": processor, "mutants": len(mutants)}
-                row[f"trials {arm} (s)"] = sum(one["seconds"] for one in mutants.values())
-                fates[arm] = {name: one["fate"] for name, one in mutants.items()}
+                row[f"trials {arm} (s)"] = sum(mutant["seconds"] for mutant in mutants.values())
+                fates[arm] = {name: mutant["fate"] for name, mutant in mutants.items()}
                 each += [
-                    {"claim": claim, "mutant": name, "arm": arm, "s": one["seconds"]} for name, one in mutants.items()
+                    {"claim": claim, "mutant": name, "arm": arm, "s": mutant["seconds"]}
+                    for name, mutant in mutants.items()
                 ]
             lived = [name for name, fate in fates["whole"].items() if fate == "killed" != fates["refuted"][name]]
             if lived:  # the other way round, a whole trial can reach its limit where the machine is busy

@@ -60,8 +60,10 @@ def runs(paths: list[Path]) -> pd.DataFrame:
         trials = trial_seconds(records)
         gpus = {record["device"].get("uuid") for record in records if record["trial_seconds"]} - {None}
         wall = run["seconds"]
-        telemetry = [Path(one["bundle"]) / "telemetry.csv" for one in records if one["bundle"] and gpus]
-        busy = [pd.read_csv(one) for one in telemetry if one.exists()]  # the bundles may have stayed on their machine
+        telemetry = [Path(record["bundle"]) / "telemetry.csv" for record in records if record["bundle"] and gpus]
+        busy = [
+            pd.read_csv(path) for path in telemetry if path.exists()
+        ]  # the bundles may have stayed on their machine
         samples = pd.concat(busy)["gpu_utilisation_percent"] if busy else pd.Series(dtype=float)
         rows.append(
             {

@@ -93,7 +93,7 @@ def compared(rank: int, device: str, folder: str) -> None:
         recipe = Recipe(32, 1, buckets, scoring, optimizer)  # type: ignore[arg-type]
         watch = watched(TritonTables(None), recipe, device, rank, keys=300, steps=6, words=("bench", optimizer))  # type: ignore[arg-type]
         watch.dump(Path(folder) / f"{rank}.safetensors")
-        print(f"rank {rank}, {optimizer}, clean: {watch.found.clean}, {watch.found}", flush=True)
+        print(f"rank {rank}, {optimizer}, clean: {watch.errors.clean}, {watch.errors}", flush=True)
 
 
 if __name__ == "__main__":

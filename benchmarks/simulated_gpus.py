@@ -53,7 +53,9 @@ def full_runs(host: Host, claims: list[str]) -> list[Run]:
     """Return the newest full run on a GPU of each claim in the evidence, planned for a host."""
     project = Project.find(Path(__file__).parent)
     records = [json.loads(path.read_text()) for path in sorted(project.evidence.glob("*/*/*/record.json"))]
-    full = {one["id"]: one for one in records if one["device"]["type"] == "cuda" and one["profile"] == "full"}
+    full = {
+        record["id"]: record for record in records if record["device"]["type"] == "cuda" and record["profile"] == "full"
+    }
     found = []
     for name, record in full.items():
         if claims and name not in claims:
@@ -62,7 +64,7 @@ def full_runs(host: Host, claims: list[str]) -> list[Run]:
         needs = {key: claim.profiles["full"].requires.get(key) for key in ("device", "memory_gib", "gpus")}
         requires = cast(Requirements, {key: value for key, value in needs.items() if value is not None})
         claim = replace(claim, profiles={"full": replace(claim.profiles["full"], requires=requires)})
-        mutants = {one["id"]: one["seconds"] for one in record["mutants"] if one["seconds"]}
+        mutants = {mutant["id"]: mutant["seconds"] for mutant in record["mutants"] if mutant["seconds"]}
         found.append(Run(make_plan(claim, host, RunRequest(profile="full")), record["trial_seconds"], mutants))
     return found
 
@@ -83,12 +85,12 @@ def wall_seconds(host: Host, runs: list[Run], slots: int) -> float:
             heapq.heappush(ends, (now + seconds, task.name, amounts, run, mutant))
         now, name, amounts, run, ended = heapq.heappop(ends)
         schedule.end(name)
-        for one in () if ended else run.plan.contract.mutants:
-            if one.id in run.mutants:
-                seconds = run.mutants[one.id]
-                trials[f"{name} {one.id}"] = seconds, run, one.id
+        for declared in () if ended else run.plan.contract.mutants:
+            if declared.id in run.mutants:
+                seconds = run.mutants[declared.id]
+                trials[f"{name} {declared.id}"] = seconds, run, declared.id
                 rank = (not run.plan.profile.exclusive, -seconds)
-                schedule.add(Task(f"{name} {one.id}", (demand.of_mutant(one, amounts),), rank, seconds))
+                schedule.add(Task(f"{name} {declared.id}", (demand.of_mutant(declared, amounts),), rank, seconds))
     return now
 
 

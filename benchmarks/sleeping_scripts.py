@@ -67,7 +67,7 @@ def scripts(folder: Path) -> pd.DataFrame:
         asynchronous = [reframe, "-C", "site.py", "-c", "sleeps.py", "-r", "--exec-policy=async"]
         arms["ReFrame, asynchronous"] = clock(asynchronous, folder)
     least = SCRIPTS * SECONDS / LANES
-    return pd.DataFrame([{"tool": name, "wall (s)": one, "ratio": one / least} for name, one in arms.items()]).round(3)
+    return pd.DataFrame([{"tool": name, "wall (s)": arm, "ratio": arm / least} for name, arm in arms.items()]).round(3)
 
 
 def main() -> None:

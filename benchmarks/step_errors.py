@@ -133,7 +133,7 @@ def table(rows: list[dict[str, Any]], dtype: str) -> pd.DataFrame:
         name = f"{quantity}_error"
         most = max((row for row in rows if name in row), key=lambda row: float(row[name]), default=None)
         if most is not None:
-            tensor = next((one for one in most["worst_tensors"] if one.split(" ")[0] == quantity), "")
+            tensor = next((name for name in most["worst_tensors"] if name.split(" ")[0] == quantity), "")
             lines[quantity] = {
                 "largest": f"{float(most[name]):.2g}",
                 "of tolerance": f"{float(most[name]) / tolerance:.2g}",

@@ -93,9 +93,9 @@ def hstu_reference(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor) -> Tensor:
     """silu of the scores over 64, causal, a sequence at a time."""
     parts = []
     for first, last in zip(offsets.tolist(), offsets.tolist()[1:], strict=False):
-        one, two, three = (each[first:last].transpose(0, 1) for each in (q, k, v))
-        scores = F.silu(0.25 * (one @ two.transpose(1, 2))) / 64
-        parts.append((scores.tril() @ three).transpose(0, 1))
+        queries, keys, values = (each[first:last].transpose(0, 1) for each in (q, k, v))
+        scores = F.silu(0.25 * (queries @ keys.transpose(1, 2))) / 64
+        parts.append((scores.tril() @ values).transpose(0, 1))
     return torch.cat(parts) if parts else v
 
 
@@ -336,7 +336,7 @@ def later_on_the_host() -> Function:
 
 
 CHEATS: dict[str, tuple[str, Callable[[], Function]]] = {
-    one.__name__: (base, one)
+    arm.__name__: (base, arm)
     for base, made in {
         "triton softmax": (
             default_stream, own_stream_without_waiting, waits_for_the_device, reads_a_value, graph_of_first_inputs,
@@ -345,6 +345,6 @@ CHEATS: dict[str, tuple[str, Callable[[], Function]]] = {
         ),
         "torch matmul": (tf32_products,),
     }.items()
-    for one in made
+    for arm in made
 }  # fmt: skip
 """By name: the right function that it imitates, and what makes it."""

@@ -29,7 +29,7 @@ def tried(name: str, seed: int) -> dict[str, Any]:
     else:
         base, made = CHEATS[name]
         _, reference, example, more = HEALTHY[base]
-        function, names = made(), [one for one in RELATIONS if one not in _WITHOUT_COMPILER]
+        function, names = made(), [relation for relation in RELATIONS if relation not in _WITHOUT_COMPILER]
     found = try_relations(TensorFunction.of(function, reference, example, **more), names, device="cuda:0", seed=seed)
     return {
         "violations": found.violations, "refused": found.refused, "tried": sum(found.tried.values()),
@@ -68,7 +68,7 @@ def main() -> None:
     runs = [(name, seed) for name in asked for seed in range(given.seeds if name in HEALTHY else 1)]
     wrong = 0
     with ThreadPoolExecutor(given.jobs) as pool:
-        for name, seed, found, seconds in pool.map(lambda one: _apart(*one), runs):
+        for name, seed, found, seconds in pool.map(lambda run: _apart(*run), runs):
             is_right = name in HEALTHY
             as_due = "ended" not in found and bool(found["violations"]) != is_right
             wrong += not as_due

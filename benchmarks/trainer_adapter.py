@@ -70,7 +70,7 @@ class Blocks(TrainerCallback):  # type: ignore[misc]
     def _arrange(self, arm: str) -> None:
         """Give the Trainer the adapter's functions and callback, or its own functions."""
         handler = self._trainer.callback_handler
-        others = [one for one in handler.callbacks if one is not self._watch]
+        others = [callback for callback in handler.callbacks if callback is not self._watch]
         for name in self._wrapped:
             vars(self._trainer).pop(name, None)
         self._watch._pending, self._watch._gradients = None, {}
@@ -114,8 +114,8 @@ def main() -> int:
     for name, seconds in timing.seconds.items():
         print(f"{name:<8} {1000 * median(seconds):9.3f} ms a step, median of {len(seconds)} blocks")
     cost, noise = timing.ratio("watched", "bare"), timing.ratio("again", "bare")
-    for name, one in (("watched", cost), ("again", noise)):
-        print(f"{name:<8} {one.estimate:9.4f} of bare, 99 % between {one.low:.4f} and {one.high:.4f}")
+    for name, interval in (("watched", cost), ("again", noise)):
+        print(f"{name:<8} {interval.estimate:9.4f} of bare, 99 % between {interval.low:.4f} and {interval.high:.4f}")
     return int(cost.low > MOST)
 
 

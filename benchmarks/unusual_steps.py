@@ -57,7 +57,7 @@ class _Adapted(nn.Module):
 def adapters(batch: int = 16, width: int = 4096) -> Step:
     """Low-rank adapters of frozen layers in bfloat16."""
     model = nn.Sequential(*(_Adapted(width) for _ in range(16))).cuda()
-    optimizer = torch.optim.AdamW(one for one in model.parameters() if one.requires_grad)
+    optimizer = torch.optim.AdamW(parameter for parameter in model.parameters() if parameter.requires_grad)
     inputs = torch.randn(batch, 512, width, device="cuda", dtype=torch.bfloat16)
 
     def step() -> None:
@@ -187,8 +187,11 @@ def padded_encoder(batch: int = 16, length: int = 512) -> Step:
     """torch's own encoder layers with dropout and a mask of padding, and Muon for the matrices."""
     layer = nn.TransformerEncoderLayer(1024, 16, batch_first=True)
     model = nn.TransformerEncoder(layer, 8).cuda()
-    matrices = [one for one in model.parameters() if one.dim() == 2]
-    optimizers = [torch.optim.Muon(matrices), torch.optim.AdamW(one for one in model.parameters() if one.dim() != 2)]
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() == 2]
+    optimizers = [
+        torch.optim.Muon(matrices),
+        torch.optim.AdamW(parameter for parameter in model.parameters() if parameter.dim() != 2),
+    ]
     inputs = torch.randn(batch, length, 1024, device="cuda")
     is_padding = (torch.arange(length) >= 400).expand(batch, -1).cuda()
 
@@ -218,9 +221,9 @@ def bags(batch: int = 65536) -> Step:
         optimizer.zero_grad()
         found = table(rows, starts)
         head(found).logsumexp(-1).mean().backward()
-        weights = {name: one.detach() for name, one in head.named_parameters()}
+        weights = {name: weight.detach() for name, weight in head.named_parameters()}
         each = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, found.detach())
-        norms = torch.stack([one.flatten(1).norm(dim=1) for one in each.values()])
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in each.values()])
         head.weight.grad = (each["weight"] / norms.amax(0)[:, None, None]).mean(0)
         optimizer.step()
 

@@ -85,11 +85,11 @@ def judging_ratio(folder: Path, count: int) -> float:
     started, before = time.perf_counter(), processor_seconds()
     verifications = list(verify_all(bundles))
     seconds, worked = time.perf_counter() - started, processor_seconds() - before
-    unsound = [one for one in verifications if not one.sound]
+    unsound = [verification for verification in verifications if not verification.sound]
     if unsound:
         sys.exit(f"{len(unsound)} of {len(verifications)} are unsound: {unsound[0].findings[0]}")
     ratio = SECONDS_PER_THOUSAND * count / 1000 / seconds
-    mutants = sum(len(one.mutants or {}) for one in verifications)
+    mutants = sum(len(verification.mutants or {}) for verification in verifications)
     processors = len(os.sched_getaffinity(0))
     print(
         f"judging {count} bundles with {mutants} mutants again: {seconds:.1f} s on {processors} processors, "
@@ -102,7 +102,7 @@ def judging_ratio(folder: Path, count: int) -> float:
 def processor_seconds() -> float:
     """Processor time of this process and of its finished children, in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def timed(work: Callable[[], None]) -> float:

@@ -67,8 +67,8 @@ def lines(shape: str, rounds: int, device: str) -> list[Line]:
     found = []
     for name, (way, rows, tokens_of) in ways.items():
         hidden, weight = (
-            one.detach()[some].clone().requires_grad_()
-            for one, some in ((inputs.hidden, rows), (inputs.weight, tokens_of))
+            tensor.detach()[some].clone().requires_grad_()
+            for tensor, some in ((inputs.hidden, rows), (inputs.weight, tokens_of))
         )
 
         def arm(

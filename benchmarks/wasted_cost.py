@@ -87,11 +87,11 @@ def compared(pairs: Sequence[Sequence[float]]) -> Iterator[str]:
     """What the pairs show together. The interval of a median is that of its smallest and largest value."""
     if not pairs:
         return
-    fixed, share, watched, noise = (list(one) for one in zip(*pairs, strict=True))
+    fixed, share, watched, noise = (list(column) for column in zip(*pairs, strict=True))
     sure = 1 - 0.5 ** (len(pairs) - 1)
     for name, ratios in (("watched", watched), ("alone again", noise)):
         low, high = min(ratios) - 1, max(ratios) - 1
         yield f"  {name}: {median(ratios) - 1:+.2%} of the time alone, {low:+.2%} to {high:+.2%} ({sure:.1%} sure)"
-    total = ", ".join(f"{median(share) + median(fixed) / one:.2%} of {name}" for name, one in LENGTHS.items())
+    total = ", ".join(f"{median(share) + median(fixed) / length:.2%} of {name}" for name, length in LENGTHS.items())
     yield f"  processor: {median(share):.2%} of one ({min(share):.2%} to {max(share):.2%}), and {median(fixed):.1f} s "\
           f"at start and end: {total}"  # fmt: skip

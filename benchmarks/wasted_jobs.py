@@ -224,7 +224,7 @@ def small_disk(place: Path, weights: Path) -> list[str]:
 def children(pid: int) -> list[int]:
     """The children of a process."""
     with contextlib.suppress(OSError):
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 

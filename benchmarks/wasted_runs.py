@@ -103,7 +103,7 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str, until: fl
             run.process.wait(PATIENCE)
         run.end()
         refuted = run.of("refuted")
-        found = next((one for one in refuted if one["check"] in {check} | ALSO.get(defect, set())), None)
+        found = next((event for event in refuted if event["check"] in {check} | ALSO.get(defect, set())), None)
         if found is not None:
             break
         if not run.of("job") and defect == "disk-nearly-full":
@@ -113,8 +113,8 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str, until: fl
     if found is None:
         said = [line.strip() for line in run.said().splitlines() if "not judged" in line or "absent" in line]
         steps = sum(kind == "step" for fact in run.of("output") for kind, _, _ in fact["events"])
-        said += [f"{steps} steps", *(f"driver: {one}" for one in run.of("driver")[-2:])]
-        return Result(part, name, False, f"MISSED: {[one['check'] for one in refuted]}; {'; '.join(said)}")
+        said += [f"{steps} steps", *(f"driver: {line}" for line in run.of("driver")[-2:])]
+        return Result(part, name, False, f"MISSED: {[event['check'] for event in refuted]}; {'; '.join(said)}")
     share, note = share_of(run, defect, found)
     sound = is_sound(run)
     told = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
@@ -152,7 +152,7 @@ def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
     verdicts = [fact["verdict"] for fact in sealed]
     good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0 and "FAIL" not in verdicts
     told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(verdicts)}"
-    violated = [one for fact in sealed if fact["bundle"] for one in violations(Path(fact["bundle"]))]
+    violated = [violation for fact in sealed if fact["bundle"] for violation in violations(Path(fact["bundle"]))]
     told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {violated} {run.said()[-300:]}"
     return Result(part, f"healthy {kind} seed {seed}", good, told)
 
@@ -160,7 +160,7 @@ def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
 def violations(bundle: Path) -> list[str]:
     """The clauses that a bundle's subject violates, with what was measured."""
     clauses = json.loads((bundle / "record.json").read_text())["clauses"]
-    return [f"{one['id']}: {one['value']}" for one in clauses if one["outcome"] == "FAIL"]
+    return [f"{clause['id']}: {clause['value']}" for clause in clauses if clause["outcome"] == "FAIL"]
 
 
 def killed(work: Path, number: int) -> Result:
@@ -208,7 +208,7 @@ def stages(work: Path, given: argparse.Namespace, until: float) -> Iterator[tupl
 
     alone = ("gpu-idle", "gpu-memory-creeping")
     has_gpu = bool(probe().gpus)
-    busy = [one for one in ("silent-cpu-fallback", *GPU_DEFECTS) if one not in alone]
+    busy = [defect for defect in ("silent-cpu-fallback", *GPU_DEFECTS) if defect not in alone]
     first = [of_defect("gpu", kind, defect, "cuda") for kind in KINDS for defect in busy if has_gpu]
     first += [of_healthy("gpu", kind, seed, "cuda") for kind in KINDS for seed in range(2) if has_gpu]
     first += [of_defect("wasted", kind, defect, "cpu") for kind in KINDS for defect in DEFECTS]
@@ -218,7 +218,7 @@ def stages(work: Path, given: argparse.Namespace, until: float) -> Iterator[tupl
     # How much a GPU works is known of the GPU, not of a process; in a container, so is the memory in use.
     yield given.jobs, [of_defect("gpu", kind, alone[0], "cuda") for kind in KINDS if has_gpu]
     yield 1, [of_defect("gpu", kind, alone[1], "cuda") for kind in KINDS if has_gpu]
-    pairs = [("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
+    pairs = [("cost", f"pair {number}", partial(cost, work, number, given.seconds)) for number in range(given.pairs)]
     yield given.jobs, pairs
 
 
@@ -237,9 +237,9 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
     earlier: dict[tuple[str, str], Result] = {}
     for line in given.results.read_text().splitlines() if given.results.exists() else ():
         told = json.loads(line)
-        one = Result(**{name: value for name, value in told.items() if name != "commit"})
+        result = Result(**{name: value for name, value in told.items() if name != "commit"})
         if told.get("commit") == commit and not commit.endswith(CHANGED):
-            earlier[one.part, one.name.split()[0] if one.part == "killed" else one.name] = one
+            earlier[result.part, result.name.split()[0] if result.part == "killed" else result.name] = result
     results: list[Result] = []
     left, until = 0, time.monotonic() + given.budget
 
@@ -252,11 +252,11 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
             return Result(part, name, False, f"{type(error).__name__}: {error}")
 
     for jobs, tasks in stages(work, given, until):
-        asked = [one for one in tasks if given.only in (None, one[0]) and given.match in one[1]]
-        results += [earlier[one[:2]] for one in asked if one[:2] in earlier]
-        chosen = [one for one in asked if one[:2] not in earlier]
+        asked = [task for task in tasks if given.only in (None, task[0]) and given.match in task[1]]
+        results += [earlier[run[:2]] for run in asked if run[:2] in earlier]
+        chosen = [run for run in asked if run[:2] not in earlier]
         with ThreadPoolExecutor(jobs) as pool, given.results.open("a") as file:
-            for future in as_completed([pool.submit(guarded, *one) for one in chosen]):
+            for future in as_completed([pool.submit(guarded, *run) for run in chosen]):
                 found = future.result()
                 if found is None:
                     left += 1
@@ -272,17 +272,17 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
 def sums(results: Sequence[Result], left: int) -> Iterator[str]:
     """The lines at the end."""
     for part in ("wasted", "gpu", "healthy", "killed", "cost"):
-        mine = [one for one in results if one.part == part]
+        mine = [result for result in results if result.part == part]
         if not mine:
             continue
-        bad, absent = [one.name for one in mine if one.good is False], [one.name for one in mine if one.good is None]
-        line = f"{part}: {len(mine)} runs, {sum(one.good is True for one in mine)} as they should be"
+        bad, absent = [run.name for run in mine if run.good is False], [run.name for run in mine if run.good is None]
+        line = f"{part}: {len(mine)} runs, {sum(result.good is True for result in mine)} as they should be"
         line += f"; bad: {', '.join(bad) or 'none'}" + (f"; cannot be run here: {', '.join(absent)}" if absent else "")
-        if shares := [one.numbers[0] for one in mine if one.numbers and part in ("wasted", "gpu")]:
+        if shares := [result.numbers[0] for result in mine if result.numbers and part in ("wasted", "gpu")]:
             line += f"; share of the run at the refutation: median {median(shares):.2%}, largest {max(shares):.2%}"
         yield line
         if part == "cost":
-            yield from compared([one.numbers for one in mine if one.numbers])
+            yield from compared([result.numbers for result in mine if result.numbers])
     if left:
         yield f"{left} tasks were not begun within the budget; the same command runs them"
 
@@ -307,7 +307,7 @@ def main() -> None:
         prepare(work)
         results, left = run_stages(work, given)
     print(*sums(results, left), sep="\n")
-    sys.exit(0 if not left and all(one.good is not False for one in results) else 1)
+    sys.exit(0 if not left and all(result.good is not False for result in results) else 1)
 
 
 if __name__ == "__main__":

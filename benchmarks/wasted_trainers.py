@@ -71,7 +71,9 @@ PACE = float(os.environ.get("WASTED_PACE", "0.01"))
 
 def text() -> numpy.ndarray:
     """The bytes that are trained on."""
-    return numpy.frombuffer(b"".join(Path(one.__file__ or "").read_bytes() for one in (argparse, json)), numpy.uint8)
+    return numpy.frombuffer(
+        b"".join(Path(module.__file__ or "").read_bytes() for module in (argparse, json)), numpy.uint8
+    )
 
 
 def batches(seed: int, defect: str) -> Iterator[numpy.ndarray]:
@@ -183,14 +185,14 @@ def write_safetensors(path: Path, tensors: dict[str, numpy.ndarray]) -> None:
     """Write a safetensors file."""
     from safetensors.numpy import save_file
 
-    save_file({name: numpy.ascontiguousarray(one) for name, one in tensors.items()}, path)
+    save_file({name: numpy.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path)
 
 
 def write_torch(path: Path, tensors: dict[str, numpy.ndarray]) -> None:
     """Write a file as torch.save does."""
     import torch
 
-    torch.save({name: torch.tensor(one) for name, one in tensors.items()}, path)
+    torch.save({name: torch.tensor(tensor) for name, tensor in tensors.items()}, path)
 
 
 def perceptron() -> Any:
@@ -213,7 +215,7 @@ def of_torch(given: argparse.Namespace) -> None:
     teacher.load_state_dict(load_file(given.weights / kind / "teacher.safetensors"))
     if waste.is_("teacher-as-student"):
         teacher.load_state_dict(student.state_dict())
-    first = {name: one.numpy().copy() for name, one in student.state_dict().items()}
+    first = {name: tensor.numpy().copy() for name, tensor in student.state_dict().items()}
     student.to(waste.place), teacher.to(waste.place)
     optimizer = torch.optim.AdamW(student.parameters(), lr=waste.acting_rate, weight_decay=0.01)
     parts = 2 if kind == "accumulating" else 1
@@ -254,7 +256,7 @@ def of_torch(given: argparse.Namespace) -> None:
         tell(kind, values, waste.steps)
         waste.after(step)
         if waste.every and step % waste.every == 0:
-            now = {name: one.cpu().numpy().copy() for name, one in student.state_dict().items()}
+            now = {name: tensor.cpu().numpy().copy() for name, tensor in student.state_dict().items()}
             if kind == "accumulating":
                 waste.save(given.out / f"step_{step}.pt", now, first, write_torch)
             else:
@@ -309,8 +311,8 @@ def of_numpy(given: argparse.Namespace) -> None:
 
     waste = Waste(given)
     weights = load_file(given.weights / "numpy" / "initial.safetensors")
-    first = {name: one.copy() for name, one in weights.items()}
-    moments = {name: (numpy.zeros_like(one), numpy.zeros_like(one)) for name, one in weights.items()}
+    first = {name: weight.copy() for name, weight in weights.items()}
+    moments = {name: (numpy.zeros_like(weight), numpy.zeros_like(weight)) for name, weight in weights.items()}
     data = batches(given.seed, given.defect)
     print(f"device: {waste.device}", flush=True)
     for step in range(1, waste.steps + 1):
@@ -350,7 +352,7 @@ def prepare(folder: Path) -> None:
                 tensors = {"table": chance.normal(0, 0.1, (256, 256)), "bias": chance.normal(0, 0.1, 256)}
             else:
                 state = (Recurrent() if kind == "recurrent" else perceptron()).state_dict()
-                tensors = {one: value.numpy() for one, value in state.items()}
+                tensors = {name: value.numpy() for name, value in state.items()}
             write_safetensors(
                 folder / kind / f"{name}.safetensors", {k: v.astype("float32") for k, v in tensors.items()}
             )

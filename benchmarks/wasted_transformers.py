@@ -60,7 +60,9 @@ class Distilling(Trainer):
     def __init__(self, waste: Waste, teacher: Any, **others: Any) -> None:
         super().__init__(**others)
         self.waste, self.teacher = waste, teacher.eval().to(waste.place)
-        self.first = {name: one.detach().cpu().numpy().copy() for name, one in self.model_wrapped.state_dict().items()}
+        self.first = {
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in self.model_wrapped.state_dict().items()
+        }
         self.checksum = 0
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
@@ -96,7 +98,7 @@ class Distilling(Trainer):
 
     def _save_checkpoint(self, model: Any, *others: Any, **more: Any) -> None:
         path = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}" / "model.safetensors"
-        now = {name: one.detach().cpu().numpy().copy() for name, one in model.state_dict().items()}
+        now = {name: tensor.detach().cpu().numpy().copy() for name, tensor in model.state_dict().items()}
         self.waste.save(path, now, self.first, write_safetensors)
 
 
@@ -127,7 +129,7 @@ def main() -> None:
     assert waste.place == str(arguments.device.type)
     arguments.max_steps, arguments.learning_rate = waste.steps, waste.acting_rate
     place = Path(given.weights) / "transformers"
-    student, teacher = (GPT2LMHeadModel.from_pretrained(place / one) for one in ("initial", "teacher"))
+    student, teacher = (GPT2LMHeadModel.from_pretrained(place / name) for name in ("initial", "teacher"))
     if waste.device:
         print(f"device: {waste.device}", flush=True)
     optimizer = (torch.optim.AdamW if waste.has_optimizer else Idle)(student.parameters(), lr=waste.acting_rate)

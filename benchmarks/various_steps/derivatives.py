@@ -54,7 +54,7 @@ def double_backward_scores() -> Step:
     mask = torch.ones(512, 512, dtype=torch.bool, device="cuda").tril()
 
     def loss() -> Tensor:
-        q, k, v = (one.unflatten(-1, (16, 64)).transpose(1, 2) for one in project(x).chunk(3, -1))
+        q, k, v = (part.unflatten(-1, (16, 64)).transpose(1, 2) for part in project(x).chunk(3, -1))
         scores = (q @ k.transpose(-1, -2) / 8).masked_fill(~mask, float("-inf")).softmax(-1)
         found = out((F.dropout(scores, 0.1) @ v).transpose(1, 2).flatten(2)).square().mean()
         (slope,) = torch.autograd.grad(found, x, create_graph=True)
@@ -70,7 +70,7 @@ def double_backward_math_attention() -> Step:
     x = made(4, 512, 1024, grad=True)
 
     def loss() -> Tensor:
-        q, k, v = (one.unflatten(-1, (16, 64)).transpose(1, 2) for one in project(x).chunk(3, -1))
+        q, k, v = (part.unflatten(-1, (16, 64)).transpose(1, 2) for part in project(x).chunk(3, -1))
         with sdpa_kernel(SDPBackend.MATH):
             found = F.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
         (slope,) = torch.autograd.grad(found, x, create_graph=True)
@@ -97,17 +97,17 @@ def gradients_of_samples() -> Step:
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 256)).cuda()
     x, y = made(256, 512), torch.randint(256, (256,), device="cuda")
 
-    def loss(weights: dict[str, Tensor], one: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(model, weights, (one[None],)), label[None])
+    def loss(weights: dict[str, Tensor], tensor: Tensor, label: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(model, weights, (tensor[None],)), label[None])
 
     def step() -> None:
-        weights = {name: one.detach() for name, one in model.named_parameters()}
+        weights = {name: weight.detach() for name, weight in model.named_parameters()}
         found = vmap(grad(loss), (None, 0, 0))(weights, x, y)
-        norms = torch.stack([one.flatten(1).norm(dim=1) for one in found.values()]).norm(dim=0)
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in found.values()]).norm(dim=0)
         share = (1 / norms).clamp(max=1.0)
         with torch.no_grad():
-            for name, one in model.named_parameters():
-                one.sub_(torch.einsum("b,b...->...", share, found[name]), alpha=1e-3)
+            for name, weight in model.named_parameters():
+                weight.sub_(torch.einsum("b,b...->...", share, found[name]), alpha=1e-3)
 
     return step
 
@@ -129,7 +129,7 @@ def jacobian() -> Step:
     """A Jacobian by reverse mode of a network with few results."""
     model = nn.Sequential(nn.Linear(1024, 2048), nn.Tanh(), nn.Linear(2048, 32)).cuda()
     x = made(512, 1024)
-    return training(model, lambda: vmap(jacrev(lambda one: model(one)))(x).square().mean())
+    return training(model, lambda: vmap(jacrev(lambda row: model(row)))(x).square().mean())
 
 
 def second_derivatives() -> Step:
@@ -137,7 +137,7 @@ def second_derivatives() -> Step:
     model = nn.Sequential(nn.Linear(48, 256), nn.Tanh(), nn.Linear(256, 1)).cuda()
     x = made(512, 48)
     return training(
-        model, lambda: vmap(hessian(lambda one: model(one).sum()))(x).diagonal(0, 1, 2).sum(-1).square().mean()
+        model, lambda: vmap(hessian(lambda row: model(row).sum()))(x).diagonal(0, 1, 2).sum(-1).square().mean()
     )
 
 
@@ -147,7 +147,7 @@ def hessian_vector() -> Step:
     x = made(4096, 2048)
 
     def step() -> dict[str, Tensor]:
-        weights = {name: one.detach() for name, one in model.named_parameters()}
+        weights = {name: weight.detach() for name, weight in model.named_parameters()}
 
         def loss(given: dict[str, Tensor]) -> Tensor:
             found: Tensor = functional_call(model, given, (x,)).square().mean()

@@ -96,7 +96,7 @@ def linear_attention() -> Step:
     x = made(4, 1024, 512)
 
     def loss() -> Tensor:
-        q, k, v = (one.unflatten(-1, (8, 64)).transpose(1, 2) for one in project(x).chunk(3, -1))
+        q, k, v = (part.unflatten(-1, (8, 64)).transpose(1, 2) for part in project(x).chunk(3, -1))
         q, k = F.elu(q) + 1, F.elu(k) + 1
         state = (k.unsqueeze(-1) * v.unsqueeze(-2)).unflatten(2, (16, 64)).sum(3).cumsum(2)
         inside = (q.unflatten(2, (16, 64)) @ k.unflatten(2, (16, 64)).mT).tril() @ v.unflatten(2, (16, 64))

@@ -20,9 +20,9 @@ def preferences() -> Step:
     frozen.requires_grad_(False)
     ids = torch.randint(32000, (2, 4, 256), device="cuda")
 
-    def logs(network: nn.Module, one: Tensor) -> Tensor:
-        found = head(network(table(one[:, :-1]))).log_softmax(-1)
-        return found.gather(-1, one[:, 1:, None]).squeeze(-1).sum(-1)
+    def logs(network: nn.Module, tensor: Tensor) -> Tensor:
+        found = head(network(table(tensor[:, :-1]))).log_softmax(-1)
+        return found.gather(-1, tensor[:, 1:, None]).squeeze(-1).sum(-1)
 
     def loss() -> Tensor:
         with torch.no_grad():
@@ -42,7 +42,9 @@ def meta_learned() -> Step:
         for _ in range(2):
             inner = F.mse_loss(functional_call(model, weights, (x,)), y)
             slopes = torch.autograd.grad(inner, list(weights.values()), create_graph=True)
-            weights = {name: one - 0.1 * slope for (name, one), slope in zip(weights.items(), slopes, strict=True)}
+            weights = {
+                name: weight - 0.1 * slope for (name, weight), slope in zip(weights.items(), slopes, strict=True)
+            }
         return F.mse_loss(functional_call(model, weights, (y,)), x)
 
     return training(model, loss)
@@ -52,7 +54,7 @@ def stein_scores() -> Step:
     """Jacobians in forward mode of a score network."""
     model = nn.Sequential(nn.Linear(32, 512), nn.SiLU(), nn.Linear(512, 32)).cuda()
     x = made(1024, 32)
-    return training(model, lambda: vmap(jacfwd(lambda one: model(one)))(x).diagonal(0, 1, 2).sum(-1).mean())
+    return training(model, lambda: vmap(jacfwd(lambda row: model(row)))(x).diagonal(0, 1, 2).sum(-1).mean())
 
 
 def twice_differentiated_normalization() -> Step:
@@ -162,7 +164,7 @@ def grouped_queries() -> Step:
 
     def attend(layer: nn.Module, hidden: Tensor) -> Tensor:
         q, k, v = layer(hidden).split((1024, 256, 256), -1)
-        q, k, v = (one.unflatten(-1, (-1, 64)).transpose(1, 2) for one in (q, k, v))
+        q, k, v = (tensor.unflatten(-1, (-1, 64)).transpose(1, 2) for tensor in (q, k, v))
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return hidden + found.transpose(1, 2).flatten(2)
 
@@ -199,8 +201,8 @@ def gated_cells() -> Step:
     x = made(64, 512, 512)
 
     def run(part: Tensor, state: Tensor) -> Tensor:
-        for one in part:
-            state = cell(one, state)
+        for parameter in part:
+            state = cell(parameter, state)
         return state
 
     def loss() -> Tensor:
@@ -215,20 +217,20 @@ def gated_cells() -> Step:
 def host_optimizer() -> Step:
     """Weights on the GPU whose optimizer lives on the host: gradients go there, weights come back."""
     model = nn.Sequential(*(block(2048) for _ in range(4))).cuda()
-    copies = [one.detach().cpu().requires_grad_() for one in model.parameters()]
+    copies = [parameter.detach().cpu().requires_grad_() for parameter in model.parameters()]
     optimizer = torch.optim.AdamW(copies, foreach=True)
     x = made(8192, 2048)
 
     def step() -> None:
         model(x).square().mean().backward()
-        for copy, one in zip(copies, model.parameters(), strict=True):
-            assert one.grad is not None
-            copy.grad = one.grad.to("cpu")
-            one.grad = None
+        for copy, parameter in zip(copies, model.parameters(), strict=True):
+            assert parameter.grad is not None
+            copy.grad = parameter.grad.to("cpu")
+            parameter.grad = None
         optimizer.step()
         with torch.no_grad():
-            for copy, one in zip(copies, model.parameters(), strict=True):
-                one.copy_(copy)
+            for copy, parameter in zip(copies, model.parameters(), strict=True):
+                parameter.copy_(copy)
 
     return step
 
@@ -242,8 +244,8 @@ def contrastive_queue() -> Step:
     def loss() -> Tensor:
         found = F.normalize(model(x), dim=-1)
         with torch.no_grad():
-            for one, other in zip(slow.parameters(), model.parameters(), strict=True):
-                one.lerp_(other, 0.01)
+            for parameter, other in zip(slow.parameters(), model.parameters(), strict=True):
+                parameter.lerp_(other, 0.01)
             known = F.normalize(slow(y), dim=-1)
         near = torch.cat([(found * known).sum(-1, keepdim=True), found @ queue.clone().T], 1) / 0.07
         queue[:4096] = known
@@ -297,7 +299,7 @@ def orthogonalized() -> Step:
     """Muon's iteration for stacked matrices by baddbmm, written out, with foreach momentum."""
     weights = [nn.Parameter(made(1024, 4096) / 32) for _ in range(8)]
     downs = [nn.Parameter(made(4096, 1024) / 64) for _ in range(8)]
-    moments = [torch.zeros_like(one) for one in weights]
+    moments = [torch.zeros_like(weight) for weight in weights]
     x = made(4096, 1024)
 
     def step() -> None:
@@ -306,7 +308,7 @@ def orthogonalized() -> Step:
             hidden = hidden + F.relu(hidden @ up).square() @ down
         hidden.square().mean().backward()
         with torch.no_grad():
-            torch._foreach_lerp_(moments, [one.grad for one in weights], 0.1)  # type: ignore[misc]
+            torch._foreach_lerp_(moments, [weight.grad for weight in weights], 0.1)  # type: ignore[misc]
             found = torch.stack(moments).bfloat16()
             found = found / found.norm(dim=(-2, -1), keepdim=True)
             for _ in range(5):
@@ -359,7 +361,7 @@ def mixed_losses_of_a_vocabulary() -> Step:
     def loss() -> Tensor:
         parts = zip(body(x).split(2048), labels.split(2048), strict=True)
         total: Tensor = sum(
-            (checkpoint(part, *one, use_reentrant=False) for one in parts), torch.zeros((), device="cuda")
+            (checkpoint(part, *inputs, use_reentrant=False) for inputs in parts), torch.zeros((), device="cuda")
         )
         return total / len(x)
 
@@ -371,16 +373,16 @@ def clipped_samples() -> Step:
     mix = nn.Linear(256, 768).cuda()
     x = made(64, 128, 256)
 
-    def loss(weights: dict[str, Tensor], one: Tensor) -> Tensor:
-        q, k, v = functional_call(mix, weights, (one,)).unflatten(-1, (3, 4, 64)).permute(1, 2, 0, 3)
+    def loss(weights: dict[str, Tensor], tensor: Tensor) -> Tensor:
+        q, k, v = functional_call(mix, weights, (tensor,)).unflatten(-1, (3, 4, 64)).permute(1, 2, 0, 3)
         return ((q @ k.mT / 8).softmax(-1) @ v).square().mean()
 
     def step() -> None:
-        weights = {name: one.detach() for name, one in mix.named_parameters()}
+        weights = {name: weight.detach() for name, weight in mix.named_parameters()}
         found = vmap(grad(loss), (None, 0), chunk_size=16)(weights, x)
         with torch.no_grad():
-            for name, one in mix.named_parameters():
+            for name, weight in mix.named_parameters():
                 norms = found[name].flatten(1).norm(dim=1)
-                one.sub_((found[name] / norms.view(-1, *[1] * one.dim())).mean(0))
+                weight.sub_((found[name] / norms.view(-1, *[1] * weight.dim())).mean(0))
 
     return step

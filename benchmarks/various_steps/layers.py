@@ -32,8 +32,8 @@ def lstm_cells() -> Step:
     def loss() -> Tensor:
         state = (torch.zeros(256, 1024, device="cuda"), torch.zeros(256, 1024, device="cuda"))
         kept = []
-        for one in x:
-            state = cell(one, state)
+        for row in x:
+            state = cell(row, state)
             kept.append(state[0])
         return torch.stack(kept).square().mean()
 
@@ -47,8 +47,8 @@ def hand_written_rnn() -> Step:
 
     def loss() -> Tensor:
         state = torch.zeros(512, 1024, device="cuda")
-        for one in x:
-            state = torch.tanh(inner(state) + outer(one))
+        for row in x:
+            state = torch.tanh(inner(state) + outer(row))
         return state.square().mean()
 
     return training([*inner.parameters(), *outer.parameters()], loss)
@@ -161,7 +161,7 @@ def einsum_attention() -> Step:
     x = made(8, 512, 1024)
 
     def loss() -> Tensor:
-        q, k, v = (torch.einsum("btd,dhe->bhte", x, one) for one in (wq, wk, wv))
+        q, k, v = (torch.einsum("btd,dhe->bhte", x, weight) for weight in (wq, wk, wv))
         shares = (torch.einsum("bhqe,bhke->bhqk", q, k) / 8 + bias).softmax(-1)
         return torch.einsum("bhqk,bhke,dhe->bqd", shares, v, wo).square().mean()
 
@@ -176,12 +176,12 @@ def rotated_complex() -> Step:
     turn = torch.polar(torch.ones_like(angles), angles)
     x = made(4, 1024, 2048, dtype=torch.bfloat16)
 
-    def turned(one: Tensor) -> Tensor:
-        pairs = torch.view_as_complex(one.float().unflatten(-1, (64, 2)))
-        return torch.view_as_real(pairs * turn).flatten(-2).to(one.dtype)
+    def turned(tensor: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(tensor.float().unflatten(-1, (64, 2)))
+        return torch.view_as_real(pairs * turn).flatten(-2).to(tensor.dtype)
 
     def loss() -> Tensor:
-        q, k, v = (one.unflatten(-1, (16, 128)).transpose(1, 2) for one in project(norm(x)).chunk(3, -1))
+        q, k, v = (part.unflatten(-1, (16, 128)).transpose(1, 2) for part in project(norm(x)).chunk(3, -1))
         return F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True).float().square().mean()
 
     return training([*project.parameters(), *norm.parameters()], loss)

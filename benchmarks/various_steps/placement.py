@@ -66,15 +66,15 @@ def packed_on_host() -> Step:
     model = nn.Sequential(*(nn.Sequential(nn.Linear(4096, 4096), nn.GELU()) for _ in range(8))).cuda()
     x = made(8192, 4096)
 
-    def pack(one: Tensor) -> Any:
-        if one.numel() < 1 << 20 or not one.is_cuda:
-            return one
-        kept = torch.empty(one.shape, dtype=one.dtype, pin_memory=True)
-        kept.copy_(one, non_blocking=True)
+    def pack(tensor: Tensor) -> Any:
+        if tensor.numel() < 1 << 20 or not tensor.is_cuda:
+            return tensor
+        kept = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        kept.copy_(tensor, non_blocking=True)
         return (kept,)
 
-    def unpack(one: Any) -> Tensor:
-        found: Tensor = one[0].to("cuda", non_blocking=True) if isinstance(one, tuple) else one
+    def unpack(packed: Any) -> Tensor:
+        found: Tensor = packed[0].to("cuda", non_blocking=True) if isinstance(packed, tuple) else packed
         return found
 
     def loss() -> Tensor:
@@ -89,12 +89,12 @@ def saved_in_half() -> Step:
     model = _blocks().cuda()
     x = made(16384, 1024)
 
-    def pack(one: Tensor) -> Any:
-        return (one.bfloat16(),) if one.dtype is torch.float32 and one.numel() > 1 << 22 else one
+    def pack(tensor: Tensor) -> Any:
+        return (tensor.bfloat16(),) if tensor.dtype is torch.float32 and tensor.numel() > 1 << 22 else tensor
 
     def loss() -> Tensor:
         with torch.autograd.graph.saved_tensors_hooks(
-            pack, lambda one: one[0].float() if isinstance(one, tuple) else one
+            pack, lambda packed: packed[0].float() if isinstance(packed, tuple) else packed
         ):
             return model(x).square().mean()
 
@@ -161,8 +161,8 @@ def accumulated_sizes() -> Step:
 
     def step() -> None:
         optimizer.zero_grad()
-        for one in batches:
-            (model(one).square().mean() / len(batches)).backward()
+        for batch in batches:
+            (model(batch).square().mean() / len(batches)).backward()
         optimizer.step()
 
     return step
@@ -191,10 +191,10 @@ def accumulated_half() -> Step:
 
     def step() -> None:
         optimizer.zero_grad()
-        for one in ids:
+        for identifier in ids:
             with torch.autocast("cuda", torch.bfloat16):
-                found = F.linear(model(table(one)), table.weight)
-                loss = F.cross_entropy(found.flatten(0, 1).float(), one.flatten()) / len(ids)
+                found = F.linear(model(table(identifier)), table.weight)
+                loss = F.cross_entropy(found.flatten(0, 1).float(), identifier.flatten()) / len(ids)
             loss.backward()
         nn.utils.clip_grad_norm_([*table.parameters(), *model.parameters()], 1.0)
         optimizer.step()
@@ -210,9 +210,9 @@ def copied_on_a_stream() -> Step:
     aside = torch.cuda.Stream()
 
     def step() -> None:
-        for one in batches:
+        for batch in batches:
             with torch.cuda.stream(aside):
-                there = one.cuda(non_blocking=True)
+                there = batch.cuda(non_blocking=True)
             torch.cuda.current_stream().wait_stream(aside)
             optimizer.zero_grad()
             model(there).square().mean().backward()

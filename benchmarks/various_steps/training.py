@@ -21,7 +21,7 @@ def training(
 ) -> Step:
     """A step that computes a loss, runs backward and updates the weights."""
     chosen = weights.parameters() if isinstance(weights, nn.Module) else weights
-    update = optimizer([one for one in chosen if one.requires_grad], **{"lr": 1e-3, **options})
+    update = optimizer([parameter for parameter in chosen if parameter.requires_grad], **{"lr": 1e-3, **options})
 
     def step() -> None:
         update.zero_grad()

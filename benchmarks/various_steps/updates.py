@@ -49,11 +49,11 @@ def adamax_and_asgd() -> Step:
     optimizers = [kind(every[place::3]) for place, kind in enumerate(kinds)]
 
     def step() -> None:
-        for one in optimizers:
-            one.zero_grad()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         model(x).square().mean().backward()
-        for one in optimizers:
-            one.step()
+        for optimizer in optimizers:
+            optimizer.step()
 
     return step
 
@@ -125,7 +125,7 @@ def sharpness_aware() -> Step:
     def step() -> None:
         model(x).square().mean().backward()
         with torch.no_grad():
-            slopes = [one.grad for one in model.parameters()]
+            slopes = [parameter.grad for parameter in model.parameters()]
             norm = torch.stack(torch._foreach_norm(slopes)).norm()  # type: ignore[arg-type]
             moves = torch._foreach_mul(slopes, 0.05 / norm)  # type: ignore[arg-type, call-overload]
             torch._foreach_add_(list(model.parameters()), moves)
@@ -147,11 +147,11 @@ def whitened_updates() -> Step:
     def step() -> None:
         model(x).square().mean().backward()
         with torch.no_grad():
-            for one in model.parameters():
-                if one.dim() == 2 and one.grad is not None:
-                    values, vectors = torch.linalg.eigh(one.grad @ one.grad.T)
+            for parameter in model.parameters():
+                if parameter.dim() == 2 and parameter.grad is not None:
+                    values, vectors = torch.linalg.eigh(parameter.grad @ parameter.grad.T)
                     root = vectors * values.clamp(min=1e-6).rsqrt() @ vectors.T
-                    one.sub_(root @ one.grad, alpha=1e-3)
+                    parameter.sub_(root @ parameter.grad, alpha=1e-3)
         model.zero_grad()
 
     return step
@@ -207,8 +207,8 @@ def quantized_weights() -> Step:
 
     def loss() -> Tensor:
         hidden = x
-        for one, scale in zip(packed, scales, strict=True):
-            places = torch.stack([one >> 4, one & 15], -1).flatten(1)
+        for row, scale in zip(packed, scales, strict=True):
+            places = torch.stack([row >> 4, row & 15], -1).flatten(1)
             weight = (table[places.long()].unflatten(1, (64, 64)) * scale[..., None]).flatten(1)
             hidden = F.gelu(hidden @ weight.T + hidden @ down @ up)
         return hidden.float().square().mean()

@@ -31,4 +31,4 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
     watch.evaluate(returning)
     watch.train(returning, 3)
     watch.evaluate(keys)
-    trial.measure(rows_of_evicted=watch.found.absent, returned_error=watch.found.value_error)
+    trial.measure(rows_of_evicted=watch.errors.absent, returned_error=watch.errors.value_error)

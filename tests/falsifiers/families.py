@@ -48,7 +48,7 @@ def digest(family: str) -> str:
             said, names = contents(place)
             lines.update(said)
             named = [ROOT / of.replace(".", "/") / name for of, name in names - above]
-            pending += [one for path in named for one in (path, path.with_suffix(".py"))]
+            pending += [candidate for path in named for candidate in (path, path.with_suffix(".py"))]
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 

@@ -87,15 +87,21 @@ class Claims:
         """Those with a reduced profile, without ids in which one of these texts stands."""
         found = (PROJECT.contract(path.parent.name) for path in sorted((CONTRACTS / family).glob("*/contract.json")))
         return cls(
-            {one.id: one for one in found if "reduced" in one.profiles and not any(part in one.id for part in without)},
+            {
+                contract.id: contract
+                for contract in found
+                if "reduced" in contract.profiles and not any(part in contract.id for part in without)
+            },
             **known,
         )
 
     def mutants(self, every: int = 1) -> list[Any]:
         """Every so many mutants of each claim that any machine can run. A run of a claim has all."""
-        pairs = [(one, mutant) for one in self.contracts.values() for mutant in one.mutants[::every]]
+        pairs = [(contract, mutant) for contract in self.contracts.values() for mutant in contract.mutants[::every]]
         return [
-            pytest.param(one.id, mutant, id=f"{one.id}-{mutant.id}") for one, mutant in pairs if not mutant.requires
+            pytest.param(contract.id, mutant, id=f"{contract.id}-{mutant.id}")
+            for contract, mutant in pairs
+            if not mutant.requires
         ]
 
     def judged(self, claim: str, folder: Path, mutant: Mutant | None = None, subject: str = "") -> Judgment:

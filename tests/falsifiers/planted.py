@@ -38,4 +38,4 @@ def planted(mutant: Mutant | None) -> Iterator[None]:
 
 
 def _loaded() -> dict[str, ModuleType]:
-    return {name: one for name, one in sys.modules.items() if name.partition(".")[0] == "falsifiers"}
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "falsifiers"}

@@ -35,12 +35,14 @@ def test_three_implementations_agree(case: Mapping[str, Any], order: Any, tmp_pa
     for data in (build(file, places), SUBJECT.write(file)):
         assert departures(data, file) == {name: [] for name in departures(data, file)}
         read = SUBJECT.read(data)
-        assert {one.name: one for one in read.tensors} == {one.name: one for one in file.tensors}
+        assert {tensor.name: tensor for tensor in read.tensors} == {tensor.name: tensor for tensor in file.tensors}
         assert read.metadata == file.metadata
         (tmp_path / "file.apr").write_bytes(data)
         seen = inspect(tmp_path / "file.apr")
-        assert {name: one.shape for name, one in seen.tensors.items()} == {one.name: one.shape for one in file.tensors}
-        assert [one for one in seen.findings if one.kind is Kind.LAYOUT] == []
+        assert {name: tensor.shape for name, tensor in seen.tensors.items()} == {
+            tensor.name: tensor.shape for tensor in file.tensors
+        }
+        assert [finding for finding in seen.findings if finding.kind is Kind.LAYOUT] == []
 
 
 @FUZZ
@@ -80,7 +82,7 @@ def test_damage_is_where_it_is_said_to_be() -> None:
     data = build(file_of(KNOWN["large metadata"]))
     layout = Layout.of(data)
     ranges = {"metadata": [layout.metadata], "index": [layout.index], "footer": [(layout.end, len(data))]}
-    ranges |= {"payload": [(one.offset, one.offset + one.size) for one in layout.entries]}
+    ranges |= {"payload": [(entry.offset, entry.offset + entry.size) for entry in layout.entries]}
     ranges |= {"padding": list(layout.padding()), "header": [(0, 64)]}
     for region, how, changed in damaged(data, DAMAGE):
         if region in ranges:

@@ -45,7 +45,7 @@ def test_a_writer_of_no_bytes_is_to_blame(claim: str, tmp_path: Path) -> None:
 def test_the_two_claims_share_their_files() -> None:
     """Both claims try the same files. Names are unique within a file and fit the format."""
     for case in KNOWN.values():
-        names = [one["name"] for one in case["tensors"]]
+        names = [tensor["name"] for tensor in case["tensors"]]
         assert len(set(names)) == len(names)
         assert all(len(name.encode()) <= 256 for name in names)
 
@@ -54,6 +54,6 @@ def test_the_two_claims_share_their_files() -> None:
 @given(case=layout._CASES)
 def test_no_drawn_case_is_one_that_the_format_has_no_room_for(case: Mapping[str, Any]) -> None:
     """Every drawn case fits the format: names of at most 256 bytes, shapes of at most eight dimensions."""
-    for one in case["tensors"]:
-        assert len(one["name"].encode()) <= 256
-        assert len(one["shape"]) <= 8
+    for tensor in case["tensors"]:
+        assert len(tensor["name"].encode()) <= 256
+        assert len(tensor["shape"]) <= 8

@@ -152,6 +152,6 @@ def test_the_cap_is_the_fix(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["workspace-by-kernels", "every-second-attempt-fails"])
 def test_a_mutant_fails_its_clauses(tmp_path: Path, name: str) -> None:
     """Two causes that are needed together, and a failure without a cause."""
-    (mutant,) = (one for one in _CONTRACT.mutants if one.id == name)
+    (mutant,) = (mutant for mutant in _CONTRACT.mutants if mutant.id == name)
     judgment = judged(_CONTRACT, mutant.subject, tmp_path, mutant, blocks=4)
     assert set(mutant.violates) <= {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}

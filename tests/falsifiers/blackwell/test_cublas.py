@@ -122,7 +122,7 @@ def test_tf32_rounding_keeps_ten_bits() -> None:
 @pytest.mark.parametrize("scale", [1.0, 0.001])
 def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
     """The bound of 1e-5 is absolute. With TF32, weight gradients of the size of the scale exceed it."""
-    case = next(one for one in first_cases(_TRUE_TINY, 48) if one["scale"] == scale)
+    case = next(first_case for first_case in first_cases(_TRUE_TINY, 48) if first_case["scale"] == scale)
     asked = question(case, "cpu")
     _, right, _ = projection_gradients(asked.x, asked.weight, asked.gradients[0])
     found = Tf32Rounding().project_backward("q", asked.x, asked.weight, asked.gradients[0], bias=False)
@@ -132,7 +132,7 @@ def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
 
 def test_far_rows_lie_beyond_an_index_of_32_bits() -> None:
     """The third row of each matrix begins at element 2^31 or later; no two matrices share an element."""
-    case = next(one for one in first_cases(_TRUE_TINY, 48) if "far" in one["layouts"])
+    case = next(first_case for first_case in first_cases(_TRUE_TINY, 48) if "far" in first_case["layouts"])
     asked, near = question(case, "cpu"), question({**case, "layouts": ["rows"] * 3}, "cpu")
     for far, plain in zip(
         (asked.x, asked.weight, *asked.gradients), (near.x, near.weight, *near.gradients), strict=True
@@ -156,7 +156,7 @@ def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
 
 def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
     """The elements between the rows of a wider matrix are NaN, so that a wrong read shows."""
-    case = next(one for one in first_cases(_TRUE_TINY, 48) if one["sizes"] == [41, 43])
+    case = next(first_case for first_case in first_cases(_TRUE_TINY, 48) if first_case["sizes"] == [41, 43])
     plain, *others = (question({**case, "layouts": [layout] * 3}, "cpu") for layout in ("rows", "apart", "transposed"))
     for other, stride in zip(others, [(2 * 41, 1), (1, 37)], strict=True):
         assert other.x.stride() == stride
@@ -286,11 +286,11 @@ def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch
 
     def synchronize() -> None:
         now = 0.0
-        for one in queue:
-            if isinstance(one, Event):
-                one.at = now
+        for kernel in queue:
+            if isinstance(kernel, Event):
+                kernel.at = now
             else:
-                now += one
+                now += kernel
 
     monkeypatch.setattr(
         torch, "cuda", SimpleNamespace(Event=Event, synchronize=synchronize, _sleep=lambda cycles: queue.append(10.0))

@@ -85,7 +85,9 @@ def outside(archive: Archive) -> None:
 
 
 def from_another_source(archive: Archive) -> None:
-    entries = [replace(one, source="0" * 64) if one.kernel == ADD.key else one for one in archive.entries.values()]
+    entries = [
+        replace(entry, source="0" * 64) if entry.kernel == ADD.key else entry for entry in archive.entries.values()
+    ]
     write_index(archive.folder, archive.compiler, entries)
 
 
@@ -130,7 +132,7 @@ def test_what_never_ends_is_not_read(archive: Archive, damage: Callable[[Archive
 @pytest.mark.parametrize("name", ["../elsewhere.cubin", "/etc/passwd", "sm_121/a\0b.cubin"])
 def test_an_index_leads_nowhere_else(archive: Archive, tmp_path: Path, name: str) -> None:
     (tmp_path / "elsewhere.cubin").write_bytes(path_of(archive).read_bytes())
-    entries = [replace(one, file=name) if one.kernel == ADD.key else one for one in archive.entries.values()]
+    entries = [replace(entry, file=name) if entry.kernel == ADD.key else entry for entry in archive.entries.values()]
     write_index(archive.folder, archive.compiler, entries)
     opened = Archive.open(archive.folder)
     with pytest.raises(ArchiveError, match=r"archive build"):
@@ -166,7 +168,7 @@ def test_two_builds_at_once_end_as_one_whole_archive(tmp_path: Path) -> None:
         )
         for count in (1, 2)
     ]
-    assert [one.communicate()[1] for one in running] == ["", ""]
+    assert [process.communicate()[1] for process in running] == ["", ""]
     archive = Archive.open(tmp_path)
     assert check(archive, wholes[len(archive.entries) // 2 - 1], SMS).sound
     assert len(contents(tmp_path)) == 1 + len(archive.entries)

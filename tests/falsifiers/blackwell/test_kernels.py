@@ -152,9 +152,9 @@ shapes = st.builds(
 @given(shapes, shapes)
 @example(replace(TINY, eps=1e-8), replace(TINY, eps=1.0000000000000002e-08))  # one float32
 @settings(deadline=None)
-def test_kernels_with_different_machine_code_have_different_keys(one: BlockShape, other: BlockShape) -> None:
+def test_kernels_with_different_machine_code_have_different_keys(block_shape: BlockShape, other: BlockShape) -> None:
     by_key: dict[str, str] = {}
-    for spec in (*catalogue.block_kernels(one), *catalogue.block_kernels(other)):
+    for spec in (*catalogue.block_kernels(block_shape), *catalogue.block_kernels(other)):
         assert by_key.setdefault(spec.key, spec.digest) == spec.digest
         assert re.fullmatch(r"[a-z][a-z0-9_]*", spec.key)
 

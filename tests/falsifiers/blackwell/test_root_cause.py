@@ -223,7 +223,7 @@ def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribut
 
 @pytest.mark.parametrize("name", ["always-blames-modules", "scores-as-modules", "keeps-gradients"])
 def test_a_mutant_fails_its_clauses(tmp_path: Path, name: str) -> None:
-    (mutant,) = (one for one in _CONTRACT.mutants if one.id == name)
+    (mutant,) = (mutant for mutant in _CONTRACT.mutants if mutant.id == name)
     judgment = judged(_CONTRACT, mutant.subject, tmp_path, mutant)
     assert set(mutant.violates) <= {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
 

@@ -46,8 +46,8 @@ def alike(found: object, expected: object, tolerance: float = 2e-5) -> None:
     elif found is None:
         assert expected is None
     else:
-        for one, other in zip(found, expected, strict=True):  # type: ignore[call-overload]
-            alike(one, other, tolerance)
+        for actual, other in zip(found, expected, strict=True):  # type: ignore[call-overload]
+            alike(actual, other, tolerance)
 
 
 @FEW
@@ -268,7 +268,7 @@ def test_other_dtypes_and_shapes_are_refused(backend: WgpuBackend) -> None:
 
 def test_software_is_never_taken_for_a_gpu() -> None:
     """A request for a GPU gives a GPU, or an error with a remedy."""
-    kinds = {one.info["adapter_type"] for one in wgpu.gpu.enumerate_adapters_sync()}
+    kinds = {adapter.info["adapter_type"] for adapter in wgpu.gpu.enumerate_adapters_sync()}
     if kinds - {"CPU"}:
         assert choose_adapter("gpu").info["adapter_type"] != "CPU"
     else:

@@ -92,8 +92,8 @@ def test_the_backward_goes_on_in_wgsl(
         of_x, of_weights = block.backward(saved, weights, gradient)
         found = {"x": of_x, **of_weights}
         assert found.keys() == expected.keys()
-        for name, one in found.items():
-            torch.testing.assert_close(one, expected[name], rtol=1e-5, atol=1e-5)
+        for name, tensor in found.items():
+            torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-5)
     assert backend.device.dispatches > before
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -150,8 +150,8 @@ def test_a_training_step_survives(backend: WgpuBackend) -> None:
     blocks = [FallbackBlock(SHAPE, primary, backend, layer) for layer in range(2)]
     model = LanguageModel(SHAPE, blocks, 32, seed=5, device=torch.device("cpu"))
     healthy = LanguageModel(SHAPE, [Block(SHAPE, TorchBackend())] * 2, 32, seed=5, device=torch.device("cpu"))
-    for one in (model, healthy):
-        one.loss(tokens).backward()
+    for either in (model, healthy):
+        either.loss(tokens).backward()
     expected = dict(healthy.named_parameters())
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.grad, expected[name].grad, rtol=1e-4, atol=1e-6)
@@ -173,7 +173,7 @@ def measured(subject: Any, folder: Path) -> dict[str, Any]:
 
 def of_mutant(name: str, folder: Path) -> dict[str, Any]:
     """The measurements of a mutant, without the cases that only use WGSL: they take most of a trial."""
-    (mutant,) = (one for one in CONTRACT.mutants if one.id == name)
+    (mutant,) = (mutant for mutant in CONTRACT.mutants if mutant.id == name)
     with planted(mutant):
         import_module(falsifier.__name__).errors_in_wgsl = lambda trial: [0.0]  # type: ignore[attr-defined]
         return measured(resolve(CONTRACT.subject), folder)

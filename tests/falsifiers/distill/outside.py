@@ -83,7 +83,7 @@ def outcomes(claim: str, seen: Seen, parameters: Mapping[str, Any]) -> dict[str,
     observation = Observation(
         "", "reduced", asked, device, seen.measurements, seen.resolved, ending=ending, unseen=seen.unseen
     )
-    return {one.id: one.outcome for one in judge(contract, observation).clauses}
+    return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
 
 
 def failed(found: Mapping[str, Outcome]) -> set[str]:
@@ -100,7 +100,7 @@ def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:
     (copy / "contracts" / "distill").mkdir(parents=True)
     for claim, ids in mutants.items():
         contract = json.loads((CONTRACTS / claim / "contract.json").read_text())
-        contract["mutants"] = [one for one in contract["mutants"] if one["id"] in ids]
+        contract["mutants"] = [mutant for mutant in contract["mutants"] if mutant["id"] in ids]
         contract.pop("calibration", None)  # it names every mutant
         put(copy / "contracts" / "distill" / claim / "contract.json", json.dumps(contract))
     return copy

@@ -23,10 +23,10 @@ def text(tmp_path: Path) -> Path:
 
 def test_the_standard_library_is_always_the_same_text(tmp_path: Path) -> None:
     """Two readings have one digest and the same blocks."""
-    one, other = load_corpus(BYTES, tmp_path), load_corpus(BYTES, tmp_path)
-    assert len(one.digest) == 64
-    assert one.digest == other.digest
-    assert all((a == b).all() for a, b in zip(one.training, other.training, strict=True))
+    first, second = load_corpus(BYTES, tmp_path), load_corpus(BYTES, tmp_path)
+    assert len(first.digest) == 64
+    assert first.digest == second.digest
+    assert all((a == b).all() for a, b in zip(first.training, second.training, strict=True))
 
 
 def test_blocks_joined_are_the_text(text: Path) -> None:
@@ -59,14 +59,14 @@ def test_byte_pairs_are_learned_once(text: Path, tmp_path: Path) -> None:
     Ids stay below the vocabulary's size, and the text is shorter than its bytes.
     """
     parameters = {"corpus": str(text), "tokenizer": "bpe-300"}
-    one = load_corpus(parameters, tmp_path / "cache")
+    corpus = load_corpus(parameters, tmp_path / "cache")
     (kept,) = (tmp_path / "cache").glob("bpe-*.safetensors")
     written = kept.stat().st_mtime_ns
     other = load_corpus(parameters, tmp_path / "cache")
     assert kept.stat().st_mtime_ns == written
-    assert all((a == b).all() for a, b in zip(one.training, other.training, strict=True))
-    assert max(block.max() for block in one.training) < 300
-    assert sum(map(len, one.training)) < text.stat().st_size * 0.9 * 0.7
+    assert all((a == b).all() for a, b in zip(corpus.training, other.training, strict=True))
+    assert max(block.max() for block in corpus.training) < 300
+    assert sum(map(len, corpus.training)) < text.stat().st_size * 0.9 * 0.7
 
 
 def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_how_a_trainer_ends_is_its_own_fault_or_not(
     """A crash and an exhausted GPU are the trainer's fault. A kill by the kernel is not."""
     seen = outside(folder, EXPORT, fail=fail, steps=5)
     assert seen.ending == ending
-    assert all(one in seen.reason for one in named)
+    assert all(name in seen.reason for name in named)
 
 
 def test_a_full_disk_is_not_its_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,11 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
         options = ["--profile", "reduced", "--subject", f"command:{place}", *named(folder)]
         status, output = run(folder, EXPORT, *options, "-P", "fail=hang")
     assert (status, clauses(folder)["subject.completes"]) == (1, "FAIL"), output
-    left = [one.info["cmdline"] for one in psutil.process_iter(["cmdline"]) if str(folder) in str(one.info["cmdline"])]
+    left = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder) in str(process.info["cmdline"])
+    ]
     assert left == []
 
 

@@ -352,6 +352,6 @@ def test_runs_that_die_are_survived(tmp_path: Path) -> None:
     for claim, mutants in killed_by.items():
         sealed = record(tmp_path, claim)
         assert (sealed["verdict"], sealed["proven"]) == ("PASS", True)
-        failed = {one["id"]: one["failed"] for one in sealed["mutants"]}
+        failed = {mutant["id"]: mutant["failed"] for mutant in sealed["mutants"]}
         assert failed.keys() == mutants.keys()
         assert all(clause in failed[mutant] for mutant, clause in mutants.items())

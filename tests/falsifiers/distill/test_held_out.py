@@ -68,8 +68,8 @@ def test_logits_that_do_not_answer_are_the_subjects_fault(tmp_path: Path) -> Non
 
 def test_every_trial_is_examined_on_the_same_text(tmp_path: Path) -> None:
     """The held-out sequences do not depend on the seed of the trial."""
-    one, other = (HeldOut.of(a_trial(a_setting(tmp_path, seed), Tables)[0]) for seed in (1, 2))
-    assert all(torch.equal(a[0], b[0]) for a, b in zip(one.batches, other.batches, strict=True))
+    first, second = (HeldOut.of(a_trial(a_setting(tmp_path, seed), Tables)[0]) for seed in (1, 2))
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(first.batches, second.batches, strict=True))
 
 
 def test_a_step_that_moves_nothing_is_counted_and_seen(tmp_path: Path) -> None:

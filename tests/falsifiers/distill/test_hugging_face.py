@@ -208,7 +208,7 @@ def test_the_ready_made_file_matches_what_a_trainer_leaves(tmp_path: Path) -> No
         trainer.save_model(str(run))
     found = check_run(trainer_file(READY_MADE), run, {})
     assert (found.problems, found.telling.steps, found.checkpoints, found.export_tensors) == ([], 3, [2, 3], 26)
-    assert found.telling.losses == pytest.approx([one["loss"] for one in trainer.state.log_history[:3]], rel=1e-3)
+    assert found.telling.losses == pytest.approx([row["loss"] for row in trainer.state.log_history[:3]], rel=1e-3)
     parameters = {"trainer": str(READY_MADE), "dir": str(run), "steps": 3, "checkpoint_every": 2, "device": "cpu"}
     files = Recorded(Setting(parameters, "cpu", 0, tmp_path / "work", tmp_path / "cache")).weight_files
     assert list(files.checkpoints(run).values()) == ["step 2"]

@@ -183,11 +183,11 @@ def test_tensors_that_a_run_leaves_as_they_are(folder: Path, named: str, outcome
     """For example beside adapters, the file names the tensors that do not train. All others must move."""
     weights = folder / "run" / "export" / "model.safetensors"
     first = load_file(folder / "initial" / "model.safetensors")
-    last = {name: first[name] if "embed_tokens" in name else one for name, one in load_file(weights).items()}
+    last = {name: first[name] if "embed_tokens" in name else tensor for name, tensor in load_file(weights).items()}
     save_file(last, weights, {"format": "pt"})
     (folder / "trainer.toml").write_text(FILE.replace("[models]", f"frozen = '{named}'\n[models]"))
     found = _outcomes(folder), _outcomes(folder, EXPORT)
-    assert [one["unmoved.maxItems"] for one in found] == [outcome] * 2
+    assert [outcomes["unmoved.maxItems"] for outcomes in found] == [outcome] * 2
 
 
 METADATA = ("metadata_missing.maxItems", "metadata_untrue.maxItems")

@@ -44,8 +44,8 @@ def _as_transformers(made: Made, run: Path) -> dict[str, str]:
     shutil.copytree(made.export, run)
     shutil.copytree(made.last, run / f"checkpoint-{made.told}")
     lines = [
-        {"loss": f"{one:.4g}", "grad_norm": "1.2", "learning_rate": "0.02", "epoch": f"{step / 100}"}
-        for step, one in enumerate(made.losses, start=1)
+        {"loss": f"{loss:.4g}", "grad_norm": "1.2", "learning_rate": "0.02", "epoch": f"{step / 100}"}
+        for step, loss in enumerate(made.losses, start=1)
     ]
     end = {"train_runtime": "3.9", "train_samples_per_second": "32.7", "train_loss": "2.1", "epoch": "0.5"}
     (run / "train.log").write_text("".join(f"{line}\n" for line in (*lines, end)))
@@ -200,7 +200,7 @@ def test_a_healthy_export_is_not_refuted(file: str, healthy: Made, tmp_path: Pat
     assert (found["not_of_last_step.maxItems"], found["unmoved.maxItems"]) == (seen, Outcome.PASS)
 
 
-@pytest.mark.parametrize(("defect", "file"), [(one, file) for one, (_, _, on) in DEFECTS.items() for file in on])
+@pytest.mark.parametrize(("defect", "file"), [(defect, file) for defect, (_, _, on) in DEFECTS.items() for file in on])
 def test_a_planted_defect_is_refuted(defect: str, file: str, healthy: Made, tmp_path: Path) -> None:
     """Each defect fails the clauses that name it."""
     plant, claim, on = DEFECTS[defect]

@@ -50,12 +50,12 @@ def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
 
     Another seed gives other losses. The teacher is the same, and is trained once.
     """
-    one, again, other = (Distillation(a_setting(tmp_path, seed)) for seed in (1, 1, 2))
-    losses = [subject.distill(lambda step, **values: None).losses for subject in (one, again, other)]
+    first, again, other = (Distillation(a_setting(tmp_path, seed)) for seed in (1, 1, 2))
+    losses = [subject.distill(lambda step, **values: None).losses for subject in (first, again, other)]
     assert losses[0] == losses[1] != losses[2]
     assert len(list((tmp_path / "cache").glob("teacher-*.safetensors"))) == 1
     tokens = torch.arange(16).reshape(1, 16)
-    assert torch.equal(one.teacher_logits(tokens), other.teacher_logits(tokens))
+    assert torch.equal(first.teacher_logits(tokens), other.teacher_logits(tokens))
 
 
 def test_loaded_weights_stand_in_for_the_live_ones_whole_or_not_at_all(tmp_path: Path) -> None:

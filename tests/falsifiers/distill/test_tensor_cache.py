@@ -99,7 +99,7 @@ def test_the_rest_weighs_together_what_it_weighed(tmp_path: Path, scale: float, 
     cached = logits_of(tmp_path / "cache", 1, VOCABULARY)
     tokens = logits.topk(top_k, dim=-1).indices
     assert torch.allclose(cached.gather(-1, tokens), logits.gather(-1, tokens), rtol=2**-11, atol=1e-7)
-    rest, was = (one.scatter(-1, tokens, -torch.inf) for one in (cached, logits))
+    rest, was = (logit.scatter(-1, tokens, -torch.inf) for logit in (cached, logits))
     assert torch.allclose(rest.logsumexp(dim=-1), was.logsumexp(dim=-1), atol=1e-5)
     others = rest[rest.isfinite()].reshape(2, 3, VOCABULARY - top_k)
     assert torch.equal(others, others[..., :1].expand_as(others))

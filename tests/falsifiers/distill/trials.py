@@ -82,7 +82,7 @@ def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset
 def a_mutant(claim: str, name: str) -> Iterator[tuple[Any, Callable[[Trial[Any]], None]]]:
     """The subject of a claim's mutant and the claim's falsifier, imported with the patches of the mutant."""
     contract = load(CONTRACTS / claim / "contract.json", (CONTRACTS.parents[1],))
-    (mutant,) = (one for one in contract.mutants if one.id == name)
+    (mutant,) = (mutant for mutant in contract.mutants if mutant.id == name)
     with planted(mutant):
         yield resolve(mutant.subject), resolve(contract.falsifier)
 

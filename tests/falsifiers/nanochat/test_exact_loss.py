@@ -23,7 +23,9 @@ CONTRACT = json.loads(
     (Path(__file__).parents[3] / "contracts" / "nanochat" / "F-GB10-FLCE-EXACT-001" / "contract.json").read_text()
 )
 BOUNDS = {
-    name: one["items"]["maximum"] for name, one in CONTRACT["observation"]["properties"].items() if "items" in one
+    name: schema["items"]["maximum"]
+    for name, schema in CONTRACT["observation"]["properties"].items()
+    if "items" in schema
 }
 EQUAL_LOGITS = {
     "dtype": "bfloat16", "rows": 1, "vocabulary": 2, "width": 1, "scale": 10.0, "alike": False, "ignored": 0.0,
@@ -34,7 +36,9 @@ EQUAL_LOGITS = {
 
 
 @given(
-    cases({"largest_rows": 12, "largest_vocabulary": 40, "largest_width": 16}).filter(lambda one: one["dtype"] in HALF)
+    cases({"largest_rows": 12, "largest_vocabulary": 40, "largest_width": 16}).filter(
+        lambda case: case["dtype"] in HALF
+    )
 )
 @example(EQUAL_LOGITS)
 def test_arithmetic_in_float32_is_exact_enough(case: dict[str, Any]) -> None:
@@ -68,7 +72,7 @@ def in_float32(asked: HeadQuestion) -> Answer:
 
 
 def _devices(asked: Any) -> set[str]:
-    return {one.device.type for one in vars(asked).values() if isinstance(one, Tensor)}
+    return {value.device.type for value in vars(asked).values() if isinstance(value, Tensor)}
 
 
 @pytest.mark.parametrize("case", first_cases({"most_alike": 4, "past_a_step": 5}))

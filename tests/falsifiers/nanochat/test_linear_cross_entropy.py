@@ -144,7 +144,7 @@ def test_statistics_of_shards_make_those_of_the_whole() -> None:
     losses = row_losses(whole, targets, scales, of, write=True)
     shards = [logits[:, :8].contiguous(), logits[:, 8:].contiguous()]
     gathered = _joined(
-        torch.stack([gather_rows(one, targets, at, 21, of) for one, at in zip(shards, (0, 8), strict=True)])
+        torch.stack([gather_rows(shard, targets, at, 21, of) for shard, at in zip(shards, (0, 8), strict=True)])
     )
     for shard, first in zip(shards, (0, 8), strict=True):
         torch.testing.assert_close(write_rows(shard, targets, scales, gathered, first, 21, of), losses)
@@ -169,7 +169,7 @@ def test_one_shard_is_the_whole() -> None:
 def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_path: Path) -> None:
     """Two processes over gloo, with shards of unequal size, have loss and gradients of whole logits in float64."""
     of = RowLoss(label_smoothing=0.1, z_loss=0.01, softcap=5.0)
-    hidden, weight, targets = (one.detach() for one in inputs())
+    hidden, weight, targets = (tensor.detach() for tensor in inputs())
     hidden, targets = hidden[:8], targets[:8]
     above = torch.tensor(-3.0)
     right = truth(Question(hidden, weight, targets, IGNORED, 0.1, 0.01, 5.0, "mean", True, above))
@@ -185,8 +185,8 @@ def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_
     for rank, got in enumerate(run_of_ranks(2, work, "cpu", tmp_path)):
         rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)
         parts = right.grad_weight[:8] if rank == 0 else right.grad_weight[8:]
-        for one, other in zip(got, (right.loss, right.grad_hidden[rows], parts), strict=True):
-            torch.testing.assert_close(one, other.float(), rtol=1e-5, atol=1e-6)
+        for actual, other in zip(got, (right.loss, right.grad_hidden[rows], parts), strict=True):
+            torch.testing.assert_close(actual, other.float(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

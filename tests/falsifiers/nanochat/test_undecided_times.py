@@ -26,7 +26,7 @@ SHARES = st.lists(st.floats(30.0, 40.0), min_size=4, max_size=12)
 @given(SHARES, st.floats(-3.0, 3.0))
 def test_a_share_is_as_exact_as_two_measurements_of_it(first: list[float], shift: float) -> None:
     """The interval contains what the second measurement gives, and the first one's extremes bound the estimate."""
-    share = forward_share(first, [one + shift for one in first], seed=0)
+    share = forward_share(first, [seconds + shift for seconds in first], seed=0)
     assert share.low <= share.estimate + shift + 1e-9
     assert share.high >= share.estimate + shift - 1e-9
     assert min(first) - 1e-9 <= share.estimate <= max(first) + 1e-9
@@ -70,7 +70,7 @@ def timed(**arms: float) -> Callable[..., Timing]:
         chance = random.Random(0)
         seconds = {name: arms.get(name.removesuffix(" again"), 1.0) for name in given}
         return Timing(
-            {name: tuple(one * chance.uniform(0.995, 1.005) for _ in range(rounds)) for name, one in seconds.items()},
+            {name: tuple(t * chance.uniform(0.995, 1.005) for _ in range(rounds)) for name, t in seconds.items()},
             (),
             0,
         )

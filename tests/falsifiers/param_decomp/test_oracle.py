@@ -48,8 +48,8 @@ def test_the_target_is_a_llama_decoder() -> None:
     ).double()
     state = theirs.state_dict()
     weights = {
-        name.removeprefix("model.").removesuffix(".weight"): one.mT
-        for name, one in state.items()
+        name.removeprefix("model.").removesuffix(".weight"): tensor.mT
+        for name, tensor in state.items()
         if name.startswith("model.layers") and "norm" not in name
     }
     weights |= {"embedding": state["model.embed_tokens.weight"], "head": state["lm_head.weight"].T}

@@ -61,7 +61,7 @@ def test_the_reference_holds(claim: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("claim", "name"), SAMPLE)
 def test_a_mutant_dies(claim: str, name: str, tmp_path: Path) -> None:
-    CLAIMS.dies(claim, next(one for one in CLAIMS.contracts[claim].mutants if one.id == name), tmp_path)
+    CLAIMS.dies(claim, next(mutant for mutant in CLAIMS.contracts[claim].mutants if mutant.id == name), tmp_path)
 
 
 @pytest.mark.parametrize("claim", ["F-HSTU-FWD-001", "F-HSTU-BWD-001"])

@@ -113,10 +113,10 @@ def test_a_recorded_table_has_the_bits_of_a_launched_one() -> None:
     for keys in (torch.arange(70), torch.arange(50, 90), torch.arange(70, 110), torch.tensor([5, -9, 5, 5])):
         rows = [table.train(keys) for table in tables]
         assert torch.equal(*rows)
-        for one in rows:
-            (one * torch.arange(len(keys))[:, None]).sum().backward()
-    one, other = (table.dumped() for table in tables)
-    assert all(torch.equal(one[name], other[name]) for name in one.keys() | other.keys())
+        for row in rows:
+            (row * torch.arange(len(keys))[:, None]).sum().backward()
+    first, second = (table.dumped() for table in tables)
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
 def test_an_overwritten_batch_makes_no_step() -> None:

@@ -89,10 +89,10 @@ def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
     q, k, v = inputs(50)
     offsets, mask = torch.tensor([0, 39, 39, 50]), HstuMask(num_targets=torch.tensor([5, 0, 2]), target_group_size=2)
     small, large = Blocks(16, 16, 4, 1, tma=False), Blocks(64, 32, 4, 1, tma=False)
-    one, other = (
+    first, second = (
         hstu_attention(q, k, v, offsets, 64, alpha=0.2, mask=mask, plan=Plan(of, of, of)) for of in (small, large)
     )
-    assert torch.allclose(one, other, rtol=2e-3, atol=1e-5)
+    assert torch.allclose(first, second, rtol=2e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -101,12 +101,12 @@ def test_a_bad_number_in_one_sequence_stays_there(merged: bool) -> None:
     blocks, offsets, parts = Blocks(16, 16, 4, 1, merged=merged, together=2), torch.tensor([0, 17, 33]), []
     for spoilt in (0.0, float("nan")):
         leaves = inputs(33)
-        for one in leaves:
-            one[17:] += spoilt
-            one.requires_grad_()
+        for leaf in leaves:
+            leaf[17:] += spoilt
+            leaf.requires_grad_()
         out = hstu_attention(*leaves, offsets, 17, alpha=1.0, plan=Plan(blocks, blocks, blocks))
-        parts.append([one[:17] for one in (out, *torch.autograd.grad(out, leaves, leaves[2].detach()))])
-    assert all(torch.equal(one, other) for one, other in zip(*parts, strict=True))
+        parts.append([tensor[:17] for tensor in (out, *torch.autograd.grad(out, leaves, leaves[2].detach()))])
+    assert all(torch.equal(part, other) for part, other in zip(*parts, strict=True))
 
 
 class Recorder:
@@ -164,10 +164,10 @@ def test_lengths_and_counts_may_have_gaps_between_them() -> None:
     """They may be, for example, every second number of a tensor."""
     q, k, v = inputs(20)
     offsets, targets = torch.tensor([[0, 7], [9, 7], [20, 7]])[:, 0], torch.tensor([[2, 7], [3, 7]])[:, 0]
-    together = [one.contiguous() for one in (offsets, targets)]
+    together = [tensor.contiguous() for tensor in (offsets, targets)]
     with_gaps, without = (
-        hstu_attention(q, k, v, one, 20, alpha=1.0, mask=HstuMask(num_targets=other))
-        for one, other in ((offsets, targets), together)
+        hstu_attention(q, k, v, actual, 20, alpha=1.0, mask=HstuMask(num_targets=expected))
+        for actual, expected in ((offsets, targets), together)
     )
     assert torch.equal(with_gaps, without)
 
@@ -188,7 +188,7 @@ def test_lengths_are_read_when_a_kernel_runs() -> None:
 @pytest.mark.parametrize("width", [64, 128])
 def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
     """The bits are the same as with single launches."""
-    leaves = tuple(one.bfloat16().cuda().requires_grad_() for one in inputs(700, width))
+    leaves = tuple(input_.bfloat16().cuda().requires_grad_() for input_ in inputs(700, width))
     above = torch.randn_like(leaves[2])
     offsets = torch.tensor([0, 300, 700]).cuda()
 
@@ -206,7 +206,7 @@ def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
     for middle in (300, 413, 512):
         offsets[1] = middle
         graph.replay()
-        assert all(torch.equal(one, other) for one, other in zip(replayed, step(), strict=True))
+        assert all(torch.equal(actual, expected) for actual, expected in zip(replayed, step(), strict=True))
 
 
 @pytest.mark.parametrize(

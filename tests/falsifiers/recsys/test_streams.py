@@ -64,11 +64,11 @@ def test_no_gpu_has_long_tasks() -> None:
 def test_streams_that_wait_for_each_other_are_named() -> None:
     """Streams that wait for each other raise an error with their names, instead of a hang."""
     under = streams("compute")
-    one, other = under.stream("one"), under.stream("other")
-    one.run(int)
-    later = one.record()
-    other.wait(later)
-    mine = other.record()
+    first, second = under.stream("one"), under.stream("other")
+    first.run(int)
+    later = first.record()
+    second.wait(later)
+    mine = second.record()
     under.stream(COMPUTE).wait(mine)
     object.__setattr__(later, "place", 3)
     with pytest.raises(RuntimeError, match="other, compute"):
@@ -83,7 +83,7 @@ def test_memory_goes_to_the_next_unless_a_stream_keeps_it(kept: bool, seen: floa
     first = copy.empty((4,), torch.float64)
     copy.run(Tensor.fill_, first, 1.0)
     compute.wait(copy.record())
-    compute.run(lambda one: read.append(float(one[0])), first)
+    compute.run(lambda tensor: read.append(float(tensor[0])), first)
     if kept:
         compute.keep(first)
     del first

@@ -63,8 +63,8 @@ def multiplied(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
         raise SystemExit(f"{given.kind} answered {result}")
     out = ctypes.cast(memory.value or 0, F)
     ctypes.memset(out, 0, 4 * m * n)
-    one = Product(out, ctypes.cast(floats(a), F), ctypes.cast(floats(b), F), m, n, k, k, 1, n, 1)
-    library.product(launch, kernel, ctypes.byref(one))
+    product = Product(out, ctypes.cast(floats(a), F), ctypes.cast(floats(b), F), m, n, k, k, 1, n, 1)
+    library.product(launch, kernel, ctypes.byref(product))
     return numpy.ctypeslib.as_array(out, (m, n)).copy()
 
 

@@ -50,13 +50,13 @@ def judged(folder: Path, claim: str, libraries: dict[str, str], **given: Any) ->
 @pytest.mark.parametrize("claim", FALSIFIERS)
 def test_a_healthy_engine_passes_as_a_whole(tmp_path: Path, claim: str, libraries: dict[str, str]) -> None:
     judgment = judged(tmp_path, claim, libraries)
-    assert [one for one in judgment.clauses if one.outcome is not Outcome.PASS] == []
+    assert [clause for clause in judgment.clauses if clause.outcome is not Outcome.PASS] == []
 
 
 @pytest.mark.parametrize(
     ("claim", "mutant"),
     [(name, mutant) for name, contract in CONTRACTS.items() for mutant in contract.mutants],
-    ids=lambda one: one if isinstance(one, str) else one.id,
+    ids=lambda value: value if isinstance(value, str) else value.id,
 )
 def test_each_mutant_at_the_boundary_dies(
     tmp_path: Path, claim: str, mutant: Mutant, libraries: dict[str, str]
@@ -140,7 +140,9 @@ def test_records_of_an_h200_are_read_as_they_are(tmp_path: Path) -> None:
     shutil.copy(HERE / "h200" / "torch.jsonl", tmp_path / "1-1.jsonl")
     seen = read(tmp_path)
     assert set(seen.callers.values()) == {"libcublasLt.so.13", "libtorch_cuda.so"}
-    assert {kind: (one.allocations, one.largest) for kind, one in seen.allocated.items()} == {"plain": (11, 67_108_864)}
+    assert {kind: (memory.allocations, memory.largest) for kind, memory in seen.allocated.items()} == {
+        "plain": (11, 67_108_864)
+    }
     assert (seen.late_loads, seen.late_compilations, seen.late_launches, seen.unmarked) == ((), (), 444, 0)
     shutil.copy(HERE / "h200" / "late.jsonl", tmp_path / "1-1.jsonl")
     seen = read(tmp_path)

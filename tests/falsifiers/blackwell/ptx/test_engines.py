@@ -30,8 +30,10 @@ def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
 def test_a_healthy_engine_passes_as_a_whole(tmp_path: Path) -> None:
     """Every clause, those on the device and on its memory too, which only the driver's recorder shows."""
     judgment, reason = judged(tmp_path)
-    assert [one for one in judgment.clauses if one.outcome is not Outcome.PASS] == [], reason
-    assert {"resolved.device", "residency.allocator", "ptx_loads.maxItems"} <= {one.id for one in judgment.clauses}
+    assert [clause for clause in judgment.clauses if clause.outcome is not Outcome.PASS] == [], reason
+    assert {"resolved.device", "residency.allocator", "ptx_loads.maxItems"} <= {
+        clause.id for clause in judgment.clauses
+    }
 
 
 @pytest.mark.parametrize("mutant", CONTRACT.mutants, ids=lambda mutant: mutant.id)
@@ -48,7 +50,7 @@ def test_an_engine_with_ptx_of_its_own_fails(tmp_path: Path) -> None:
     judgment, _ = judged(tmp_path, arguments="--image", value=str(image))
     refused = {"subject.completes", "ptx_loads.maxItems", "refused_loads.maxItems", "cache_files.maxItems"}
     assert failed(judgment) == refused
-    assert {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
+    assert {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
         "out_of_memory.maxItems",
         "launches.minimum",
     }
@@ -82,7 +84,7 @@ def test_one_of_two_processes_without_the_recorder_leaves_the_rest_unknown(
     monkeypatch.setattr(AnyGpu, "users", 2)
     judgment, _ = judged(tmp_path)
     assert failed(judgment) == set()
-    assert {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
+    assert {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
         "ptx_loads.maxItems",
         "launches.minimum",
     }
@@ -92,7 +94,7 @@ def test_a_worker_that_is_killed_leaves_the_rest_unknown(tmp_path: Path) -> None
     """Its last events may have reached no file, so an empty list shows nothing; its launches count."""
     judgment, _ = judged(tmp_path, arguments="--end", value="worker-killed")
     assert failed(judgment) == set()
-    missing = {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)}
+    missing = {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)}
     assert "compilations.maxItems" in missing
     assert "launches.minimum" not in missing
 

@@ -66,7 +66,7 @@ class GradientLostOnce(Distillation):
 def test_a_step_is_chosen_after_it_is_made(tmp_path: Path, cache: Path) -> None:
     """With the share 1, a defect of any step shows. With 0, the first and last step and those of events are left."""
     all_steps = watched(GradientLostOnce, tmp_path / "all", cache, steps=5, checked_share=1.0)
-    assert "gradient" in {one.quantity for one in refuted(all_steps.by_step[3], "float32")}
+    assert "gradient" in {difference.quantity for difference in refuted(all_steps.by_step[3], "float32")}
     few = watched(Distillation, tmp_path / "few", cache, steps=9, warmup_steps=2, checked_share=0.0)
     assert few.checked == [1, 2, 3, 8, 9]
 
@@ -100,11 +100,11 @@ def test_a_defect_shows_in_its_quantity_and_tensor(
     """The expected quantity is beyond its tolerance. Other tensors and earlier quantities are not."""
     with a_mutant("F-DISTILL-STEP-001", mutant) as (subject, _):
         found = refuted(watched(subject, tmp_path, cache).differences, "float32")
-    assert quantities <= {one.quantity for one in found}
+    assert quantities <= {difference.quantity for difference in found}
     if tensor is not None:
-        assert {one.tensor for one in found} == {tensor}
+        assert {difference.tensor for difference in found} == {tensor}
     exact = {"student_logits", "teacher_logits", "number", "rate", "count"} - quantities
-    assert not exact & {one.quantity for one in found}
+    assert not exact & {difference.quantity for difference in found}
 
 
 def test_shown_gradients_and_weights_without_slots_are_compared(tmp_path: Path, cache: Path) -> None:
@@ -118,7 +118,7 @@ def test_shown_gradients_and_weights_without_slots_are_compared(tmp_path: Path, 
     def ratios(scale: float, after: Snapshot) -> dict[str, float]:
         shown = {name: (scale * gradient).float() for name, gradient in expected.gradients.items()}
         found = compare(configuration, expected, before, after, loss=expected.loss, number=1, gradients=shown)
-        return {quantity: one.ratio for quantity, one in worst(found).items()}
+        return {quantity: difference.ratio for quantity, difference in worst(found).items()}
 
     made = Snapshot({name: weight.float() for name, weight in expected.weights.items()}, None)
     right, wrong = ratios(1.0, made), ratios(0.5, before)

@@ -197,7 +197,7 @@ def reached(sources: list[Path]) -> set[str]:
     while sources:
         for name in modules_of(sources.pop()):
             path = ROOT / name.replace(".", "/")
-            source = next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+            source = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
             if name.startswith("falsifiers.") and source and name not in found:
                 found.add(name)
                 sources.append(source)
