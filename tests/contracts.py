@@ -107,7 +107,9 @@ def contract_of(content: dict[str, Any]) -> Contract:
 
 def timed(contract: Contract) -> Contract:
     """The contract with a device of its own in each profile."""
-    return replace(contract, profiles={name: replace(one, exclusive=True) for name, one in contract.profiles.items()})
+    return replace(
+        contract, profiles={name: replace(profile, exclusive=True) for name, profile in contract.profiles.items()}
+    )
 
 
 def healthy(**changes: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def numbers(module: ModuleType) -> dict[str, Any]:
     source = inspect.getsource(module)
     stated = re.findall(r"^([A-Za-z_][A-Za-z_, ]*)(?:: [\w\[\]]+)? = [-(\d]", source, flags=re.MULTILINE)
     names = [name for names in stated for name in names.split(", ")]
-    return {name: one for name in names if type(one := vars(module).get(name)) in (int, float)}
+    return {name: value for name in names if type(value := vars(module).get(name)) in (int, float)}
 
 
 def qualities(kind: type[Any]) -> dict[str, Any]:
@@ -45,20 +45,22 @@ def qualities(kind: type[Any]) -> dict[str, Any]:
     if dataclasses.is_dataclass(kind):
         told["frozen"] = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
         told["slots"] = "__slots__" in vars(kind)
-        told |= {one.name: one.default for one in dataclasses.fields(kind) if type(one.default) in (int, float, bool)}
+        told |= {
+            field.name: field.default for field in dataclasses.fields(kind) if type(field.default) in (int, float, bool)
+        }
     return told
 
 
 def declared(module: ModuleType) -> dict[str, Any]:
     """The limits of a module, the form of its classes, and the number of answers that its functions keep."""
     told: dict[str, Any] = numbers(module)
-    for name, one in vars(module).items():
-        if getattr(one, "__module__", "") != module.__name__:
+    for name, var in vars(module).items():
+        if getattr(var, "__module__", "") != module.__name__:
             continue
-        if isinstance(one, type):
-            told |= {f"{name}.{quality}": value for quality, value in qualities(one).items()}
-        elif callable(one):
-            told[name] = getattr(one, "cache_parameters", lambda: None)()
+        if isinstance(var, type):
+            told |= {f"{name}.{quality}": value for quality, value in qualities(var).items()}
+        elif callable(var):
+            told[name] = getattr(var, "cache_parameters", lambda: None)()
     return {name: value for name, value in told.items() if value is not None}
 
 
@@ -72,8 +74,8 @@ def test_what_a_module_declares(name: str) -> None:
     """Names may come and go. A new name needs no record until `make mutants` finds that no test depends on it."""
     module = importlib.import_module(name)
     now = declared(module)
-    recorded = {one: told for one, told in RECORDED[name].items() if one in now or hasattr(module, one)}
-    assert {one: now.get(one) for one in recorded} == recorded
+    recorded = {key: told for key, told in RECORDED[name].items() if key in now or hasattr(module, key)}
+    assert {key: now.get(key) for key in recorded} == recorded
 
 
 if __name__ == "__main__":

@@ -36,24 +36,24 @@ def contracts() -> Contracts:
 
 
 def statements(documents: Sequence[Any]) -> list[Any]:
-    return [one for document in documents for one in document.statements]
+    return [row for document in documents for row in document.statements]
 
 
 def incomplete(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
     """Statements with a key too few or too many, or with an id that another one has."""
-    ids = [one.id for one in statements(documents)]
-    return {one.id for one in statements(documents) if not one.is_whole or ids.count(one.id) > 1}
+    ids = [row.id for row in statements(documents)]
+    return {row.id for row in statements(documents) if not row.is_whole or ids.count(row.id) > 1}
 
 
 def unknown(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
     """Claims and clauses that there are not."""
     clauses = {
         name: {"subject.completes", "resolved.device", "resolved.backend", "resolved.dtype", "resolved.steps"}
-        | {clause.id for clause in one.clauses}
-        | {rule.id for rule in one.rules}
-        for name, one in contracts.items()
+        | {clause.id for clause in contract.clauses}
+        | {rule.id for rule in contract.rules}
+        for name, contract in contracts.items()
     }
-    tests = [(one.id, name, clause) for one in statements(documents) for name, of in one.tests.items() for clause in of]
+    tests = [(row.id, name, clause) for row in statements(documents) for name, of in row.tests.items() for clause in of]
     return {test for test in tests if test[2] not in clauses.get(test[1], ())}
 
 
@@ -62,7 +62,7 @@ def unaccounted(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
 
     The corpus's claims come from no document: each of its cases has a source of its own.
     """
-    named = {name for one in statements(documents) for name in one.tests}
+    named = {name for row in statements(documents) for name in row.tests}
     beyond = {name for document in documents for name in document.beyond}
     claims = {name for name in contracts if not name.startswith("F-CORPUS-")}
     return (claims ^ (named | beyond)) | (named & beyond)
@@ -70,22 +70,22 @@ def unaccounted(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
 
 def overrated(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
     """Statements that only stand-ins test and that are not called so, and claims the other way round."""
-    marked = {name for name, one in contracts.items() if one.stands_in_for}
-    tested = [one for one in statements(documents) if one.tests]
-    by_marked = {one.id for one in tested if one.tests.keys() <= marked and one.work != "stand-in"}
-    otherwise = {name for one in tested if one.work != "stand-in" for name in one.tests}
-    return by_marked | {name for one in tested for name in one.tests} - otherwise - marked
+    marked = {name for name, contract in contracts.items() if contract.stands_in_for}
+    tested = [row for row in statements(documents) if row.tests]
+    by_marked = {row.id for row in tested if row.tests.keys() <= marked and row.work != "stand-in"}
+    otherwise = {name for row in tested if row.work != "stand-in" for name in row.tests}
+    return by_marked | {name for row in tested for name in row.tests} - otherwise - marked
 
 
 def missized(documents: Sequence[Any], contracts: Contracts) -> set[Any]:
     """Statements with a size that no claim has, that no claim of real work reaches, or that a smaller one does."""
     found = set()
-    for one in statements(documents):
-        full = [contracts[name].profiles["full"].parameters for name in one.tests if not contracts[name].stands_in_for]
-        known = {parameter for name in one.tests for parameter in contracts[name].profiles["full"].parameters}
-        reached = any(all(_reaches(given.get(name), least) for name, least in one.size.items()) for given in full)
-        if not one.size.keys() <= known or (one.size and one.work == ("smaller" if reached else "real")):
-            found.add(one.id)
+    for row in statements(documents):
+        full = [contracts[name].profiles["full"].parameters for name in row.tests if not contracts[name].stands_in_for]
+        known = {parameter for name in row.tests for parameter in contracts[name].profiles["full"].parameters}
+        reached = any(all(_reaches(given.get(name), least) for name, least in row.size.items()) for given in full)
+        if not row.size.keys() <= known or (row.size and row.work == ("smaller" if reached else "real")):
+            found.add(row.id)
     return found
 
 
@@ -111,7 +111,7 @@ def test_statements_agree_with_the_contracts(contracts: Contracts, check: str) -
 def changed(where: str, **to: Any) -> list[Any]:
     """The documents with another value in the statement of an id."""
     return [
-        replace(document, statements=[replace(one, **to) if one.id == where else one for one in document.statements])
+        replace(document, statements=[replace(row, **to) if row.id == where else row for row in document.statements])
         for document in DOCUMENTS
     ]
 
@@ -133,7 +133,7 @@ def changed(where: str, **to: Any) -> list[Any]:
             changed("BLACKWELL-05", tests={"F-BLACKWELL-PTX-002": ["cells.minimum"]}),
             ("BLACKWELL-05", "F-BLACKWELL-PTX-002", "cells.minimum"),
         ),
-        ("unaccounted", [replace(one, beyond={}) for one in DOCUMENTS], "F-ALLOC-UNIFIED-001"),
+        ("unaccounted", [replace(document, beyond={}) for document in DOCUMENTS], "F-ALLOC-UNIFIED-001"),
         ("unaccounted", changed("BLACKWELL-18", tests={}), "F-BLACKWELL-PREWARM-KEYS-001"),
         ("unaccounted", changed("BLACKWELL-18", tests={"F-ALLOC-UNIFIED-001": ["rows.const"]}), "F-ALLOC-UNIFIED-001"),
         ("overrated", changed("BLACKWELL-01", work="real"), "BLACKWELL-01"),
@@ -164,7 +164,7 @@ def test_totals_count_every_statement_once() -> None:
 
 
 def test_anchors_are_short() -> None:
-    assert [one.id for one in statements(DOCUMENTS) if len(one.anchor.split()) > LONGEST] == []
+    assert [row.id for row in statements(DOCUMENTS) if len(row.anchor.split()) > LONGEST] == []
 
 
 @pytest.fixture(scope="module")
@@ -179,13 +179,13 @@ def texts() -> Mapping[str, str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.title)
 def test_anchors_are_in_their_document(texts: Mapping[str, str], document: Any) -> None:
     text = texts[document.sha256]
-    assert [one.id for one in document.statements if one.anchor not in text] == []
+    assert [row.id for row in document.statements if row.anchor not in text] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.title)
 def test_no_statement_is_copied(texts: Mapping[str, str], document: Any) -> None:
     text = f" {' '.join(_words(texts[document.sha256]))} "
-    assert [one.id for one in document.statements if any(f" {run} " in text for run in _runs(one.statement))] == []
+    assert [row.id for row in document.statements if any(f" {run} " in text for run in _runs(row.statement))] == []
 
 
 def _runs(statement: str) -> list[str]:

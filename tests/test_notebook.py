@@ -21,7 +21,7 @@ def notebook() -> dict[str, Any]:
 
 def shown(notebook: dict[str, Any]) -> list[list[list[str]]]:
     """The kinds of the outputs of each code cell."""
-    return [[sorted(one["data"]) for one in cell["outputs"]] for cell in notebook["cells"] if "outputs" in cell]
+    return [[sorted(output["data"]) for output in cell["outputs"]] for cell in notebook["cells"] if "outputs" in cell]
 
 
 def test_every_cell_runs_and_shows_what_the_notebook_holds(notebook: dict[str, Any]) -> None:

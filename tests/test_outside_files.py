@@ -81,7 +81,7 @@ def readings(source: str) -> Iterator[tuple[int, str]]:
         if name in _PARSERS or last in _READERS:
             yield call.lineno, name if name in _PARSERS else last
         elif name == "os.open":
-            if not any(one in ast.unparse(call) for one in _FOLDERS):
+            if not any(folder in ast.unparse(call) for folder in _FOLDERS):
                 yield call.lineno, name
         elif last == "resolve" and not call.args and not call.keywords:
             yield call.lineno, last
@@ -91,7 +91,7 @@ def readings(source: str) -> Iterator[tuple[int, str]]:
 
 def _writes(call: ast.Call, *, is_method: bool) -> bool:
     modes = [word.value for word in call.keywords if word.arg == "mode"] + call.args[0 if is_method else 1 :]
-    return any(isinstance(one, ast.Constant) and set(str(one.value)) & set("wax+") for one in modes[:2])
+    return any(isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax+") for mode in modes[:2])
 
 
 def test_files_are_read_through_one_door() -> None:

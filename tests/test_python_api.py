@@ -50,12 +50,14 @@ def test_claims_run_from_python(folder: Path) -> None:
     """The verdicts come back with the bundles. A FAIL raises nothing."""
     events: list[str] = []
     done = harness.run([PASSES, FAILS], device="cpu", jobs=1, watch=lambda event: events.append(type(event).__name__))
-    assert [one.record.verdict for one in done] == [Verdict.PASS, Verdict.FAIL]
-    assert [one.record.command for one in done] == [f"harness run --device cpu {name}" for name in (PASSES, FAILS)]
+    assert [result.record.verdict for result in done] == [Verdict.PASS, Verdict.FAIL]
+    assert [result.record.command for result in done] == [
+        f"harness run --device cpu {name}" for name in (PASSES, FAILS)
+    ]
     assert (events[0], events[-1]) == ("RunStarted", "RunFinished")
-    assert all(one.sound for one in harness.verify(folder / "evidence"))
+    assert all(bundle.sound for bundle in harness.verify(folder / "evidence"))
     assert done[0].bundle is not None
-    assert [one.verdict for one in harness.verify(done[0].bundle)] == [Verdict.PASS]
+    assert [result.verdict for result in harness.verify(done[0].bundle)] == [Verdict.PASS]
 
 
 def test_a_watch_that_raises(folder: Path) -> None:
@@ -102,7 +104,7 @@ def test_verifying_returns_findings(tmp_path: Path) -> None:
     bundle = sealed(tmp_path)
     tamper(copy_of(bundle, tmp_path / "copy"))
     (changed,) = harness.verify(tmp_path / "copy")
-    assert {one.code for one in changed.findings} == {Code.TAMPERED}
+    assert {finding.code for finding in changed.findings} == {Code.TAMPERED}
     (sound,) = harness.verify(bundle, fail_on=["UNSIGNED"])
     assert (sound.sound, sound.accepted, sound.refused) == (True, False, (Code.UNSIGNED,))
     with pytest.raises(ValueError, match="UNSIGND"):

@@ -133,7 +133,7 @@ HELD: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "held"), HELD, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("value", "held"), HELD, ids=lambda value: type(value).__name__)
 def test_what_a_value_holds_is_measured(value: Any, held: Any) -> None:
     """Each value is read by the functions of its own type, and becomes exactly a type of JSON."""
     found = plain(value)
@@ -160,7 +160,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", REFUSED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("value", REFUSED, ids=lambda value: type(value).__name__)
 def test_other_types_are_refused(value: Any) -> None:
     """Other types are refused, even if they behave like a number or an array."""
     for read in (plain, number, whole):
@@ -177,7 +177,7 @@ def test_a_hidden_value_is_not_shown() -> None:
 
 def test_steps_are_whole_numbers() -> None:
     """A step is a whole number: an int, a float without a fraction, or such a number of numpy or torch."""
-    assert [whole(one) for one in (3, 3.0, LyingInt(3), np.int32(3), torch.tensor(3))] == [3] * 5
+    assert [whole(number) for number in (3, 3.0, LyingInt(3), np.int32(3), torch.tensor(3))] == [3] * 5
     for value in (2.5, True, math.nan, "3", None, [3]):
         with pytest.raises(TypeError):
             whole(value)

@@ -37,7 +37,7 @@ def test_a_difference_is_relative_to_the_scale_and_to_its_own_tensor() -> None:
     """A small tensor counts as much as a large one."""
     expected = {"large": torch.full((100,), 1000.0), "small": torch.full((2,), 1e-3)}
     seen = {"large": expected["large"] * 1.001, "small": expected["small"] * -1}
-    found = {one.tensor: one.ratio for one in differences("update", seen, expected)}
+    found = {difference.tensor: difference.ratio for difference in differences("update", seen, expected)}
     assert found == {"large": pytest.approx(1e-3, rel=1e-3), "small": pytest.approx(2.0)}
     assert worst(differences("update", seen, expected))["update"].tensor == "small"
     scaled = relative_difference(seen["large"], expected["large"], torch.full((100,), 10.0))
@@ -48,7 +48,10 @@ def test_what_cannot_be_compared_is_infinitely_far() -> None:
     """A missing tensor, an extra tensor, another shape, a transposition and a NaN are infinitely far."""
     expected = {"missing": torch.ones(2), "shape": torch.ones(2, 3), "nan": torch.ones(2), "same": torch.ones(2)}
     seen = {"foreign": torch.ones(2), "shape": torch.ones(3, 2), "nan": torch.tensor([1.0, math.nan])}
-    found = {one.tensor: one.ratio for one in differences("slot", {**seen, "same": torch.ones(2)}, expected)}
+    found = {
+        difference.tensor: difference.ratio
+        for difference in differences("slot", {**seen, "same": torch.ones(2)}, expected)
+    }
     assert found == {**dict.fromkeys(("missing", "foreign", "shape", "nan"), math.inf), "same": 0.0}
     assert difference("loss", math.nan, 2.0) == Difference("loss", "", math.inf)
     assert relative_difference(torch.ones(2), torch.zeros(2), torch.zeros(2)) == math.inf
@@ -71,7 +74,9 @@ def test_what_the_shadows_own_rounding_explains_is_no_difference() -> None:
     expected = {"cancels": torch.tensor([1.0], dtype=torch.float64), "exact": torch.tensor([1.0], dtype=torch.float64)}
     rounded = {"cancels": expected["cancels"] + 0.5, "exact": expected["exact"] + 0.01}
     seen = {name: tensor - 1.0 for name, tensor in expected.items()}
-    found = {one.tensor: one.ratio for one in differences("gradient", seen, expected, rounded=rounded)}
+    found = {
+        difference.tensor: difference.ratio for difference in differences("gradient", seen, expected, rounded=rounded)
+    }
     assert found == {"cancels": 0.0, "exact": pytest.approx(0.97)}
     gone = {name: torch.full_like(tensor, math.nan) for name, tensor in seen.items()}
-    assert {one.ratio for one in differences("gradient", gone, expected, rounded=rounded)} == {math.inf}
+    assert {difference.ratio for difference in differences("gradient", gone, expected, rounded=rounded)} == {math.inf}

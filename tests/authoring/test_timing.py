@@ -195,7 +195,7 @@ def test_an_interval_is_as_wide_as_its_confidence(confidence: float, deviations:
     """For normal noise it is as wide as the normal distribution says. Trimming a tenth adds about 3 %."""
     chance = random.Random(3)
     samples = tuple(chance.gauss(0, 1) for _ in range(200))
-    spread = math.sqrt(sum(one * one for one in samples) / len(samples))
+    spread = math.sqrt(sum(sample * sample for sample in samples) / len(samples))
     interval = Timing({"a": samples, "b": (0.0,) * 200}, (), 1).difference("a", "b", confidence)
     assert interval.high - interval.low == pytest.approx(2 * 1.03 * deviations * spread / math.sqrt(200), rel=0.1)
     assert interval.low < interval.estimate < interval.high

@@ -81,7 +81,7 @@ def test_what_looks_at_a_hidden_value_is_hidden() -> None:
     Other exceptions are unchanged.
     """
     assert isinstance(propagates(len)(HIDDEN), Unobserved)
-    assert isinstance(propagates(lambda: [one for one in HIDDEN])(), Unobserved)  # noqa: C416
+    assert isinstance(propagates(lambda: [value for value in HIDDEN])(), Unobserved)  # noqa: C416
     assert propagates(len)([1]) == 1
     with pytest.raises(ZeroDivisionError):
         propagates(lambda: 1 / 0)()

@@ -82,7 +82,7 @@ def test_an_integer_is_a_number() -> None:
 
 
 def test_what_has_a_default_may_be_missing() -> None:
-    document = {name: one for name, one in DOCUMENT.items() if name not in ("settings", "oldest")}
+    document = {name: value for name, value in DOCUMENT.items() if name not in ("settings", "oldest")}
     assert Tree.from_json(document) == Tree(**{**vars(TREE), "settings": {}})
 
 

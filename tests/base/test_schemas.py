@@ -80,7 +80,7 @@ def test_what_the_quick_validator_accepts_the_other_accepts(name: str, documents
     valid = Draft202012Validator(schema).is_valid(document)
     found = schemas.problems(name, document)
     # Ours is the stricter one in one thing: in a pattern `$` is the end, and not a newline at the end.
-    assert (found == []) == valid or (valid and all("is not of the form" in one.message for one in found))
+    assert (found == []) == valid or (valid and all("is not of the form" in finding.message for finding in found))
 
 
 @pytest.mark.parametrize("name", schemas.NAMES)

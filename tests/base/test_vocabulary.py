@@ -15,7 +15,10 @@ _SETS = [seen for size in range(len(Verdict) + 1) for seen in combinations(Verdi
 @pytest.mark.parametrize("seen", _SETS, ids=lambda seen: "+".join(seen) or "nothing")
 def test_the_worst_verdict_is_the_exit_status(seen: tuple[Verdict, ...]) -> None:
     """FAIL outranks VOID, VOID outranks NOT_MEASURED. The status is 0 if something ran and everything passed."""
-    worst = next((one for one in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS) if one in seen), None)
+    worst = next(
+        (verdict for verdict in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS) if verdict in seen),
+        None,
+    )
     expected = {Verdict.FAIL: 1, Verdict.VOID: 4, Verdict.NOT_MEASURED: 3, Verdict.PASS: 0, None: 3}[worst]
     assert exit_status(iter(seen)) == expected
     assert exit_status(seen * 2) is exit_status(reversed(seen))

@@ -34,7 +34,7 @@ def claims() -> dict[Status, tuple[str, str]]:
     if platform.machine() != "x86_64":
         pytest.skip("the evidence is that of a CPU of x86-64; elsewhere, the claims would run")
     project = Project.find(ROOT)
-    clauses = {one.id: one.clauses[0].id for one in project.load_all()[0]}
+    clauses = {contract.id: contract.clauses[0].id for contract in project.load_all()[0]}
     found: dict[Status, tuple[str, str]] = {}
     for claim in Survey.of(project).claims:
         cell = next((cell for device, cell in claim.cells.items() if str(device) == CLASS), NOTHING)

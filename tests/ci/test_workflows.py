@@ -88,7 +88,7 @@ def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
         if runner is None:
             continue  # calls another workflow, whose jobs are looked at themselves
         runners = job["strategy"]["matrix"]["runner"] if runner == "${{ matrix.runner }}" else [runner]
-        if not all(isinstance(one, str) and HOSTED.fullmatch(one) for one in runners):
+        if not all(isinstance(runner, str) and HOSTED.fullmatch(runner) for runner in runners):
             assert " ".join(job["if"].split()) == OWN_CODE_ALONE, name
             guarded.append(name)
     assert guarded == ["falsify.yml run"]
@@ -235,7 +235,7 @@ def test_what_others_call_needs_nothing_of_their_checkout() -> None:
     """A default that exists only in this repository would fail everywhere else."""
     inputs = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
     action = load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]
-    assert {name for name, one in inputs.items() if one.get("required")} == {"name", "runner"}
+    assert {name for name, input_ in inputs.items() if input_.get("required")} == {"name", "runner"}
     assert inputs["install"]["default"] == action["install"]["default"]
     (place,) = re.findall(r'pip install .*"\$GITHUB_ACTION_PATH(/\S+)"', action["install"]["default"])
     assert Path(f"{ROOT}/actions/harness-run{place}", "harness").resolve() == Path(harness.__file__).parent

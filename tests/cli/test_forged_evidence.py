@@ -72,18 +72,23 @@ def test_a_bundle_that_is_sound(passed: Path, failed: Path) -> None:
 def all_pass(record: dict[str, Any]) -> dict[str, Any]:
     """A record in which every clause holds and every mutant is killed."""
     clauses = [{**clause, "outcome": "PASS", "reason": None} for clause in record["clauses"]]
-    mutants = [{**one, "fate": "killed", "failed": one["violates"], "reason": None} for one in record["mutants"]]
+    mutants = [
+        {**mutant, "fate": "killed", "failed": mutant["violates"], "reason": None} for mutant in record["mutants"]
+    ]
     return {**record, "verdict": "PASS", "reason": None, "proven": True, "clauses": clauses, "mutants": mutants}
 
 
 FORGERIES: dict[str, Callable[[Path], object]] = {
-    "its record says PASS": lambda one: rewrite(one, "record.json", all_pass),
-    "one value of its record": lambda one: rewrite(one, "record.json", lambda r: {**all_pass(r), "seed": 7}),
-    "its contract is easier": lambda one: (
-        rewrite(one, "record.json", all_pass),
-        rewrite(one, "contract.json", set_at("rules", [])),
+    "its record says PASS": lambda bundle: rewrite(bundle, "record.json", all_pass),
+    "one value of its record": lambda bundle: rewrite(bundle, "record.json", lambda r: {**all_pass(r), "seed": 7}),
+    "its contract is easier": lambda bundle: (
+        rewrite(bundle, "record.json", all_pass),
+        rewrite(bundle, "contract.json", set_at("rules", [])),
     ),
-    "it has no mutants": lambda one: (rewrite(one, "record.json", all_pass), (one / "mutants.jsonl").write_text("")),
+    "it has no mutants": lambda bundle: (
+        rewrite(bundle, "record.json", all_pass),
+        (bundle / "mutants.jsonl").write_text(""),
+    ),
 }
 
 

@@ -35,11 +35,11 @@ def reports(*arguments: str) -> tuple[ExitStatus, list[tuple[str, str, list[tupl
     named = ("severity", "rule", "pointer")
     return status, [
         (
-            Path(one["file"]).parent.name,
-            one["state"],
-            [tuple(finding[name] for name in named) for finding in one["findings"]],
+            Path(contract["file"]).parent.name,
+            contract["state"],
+            [tuple(finding[name] for name in named) for finding in contract["findings"]],
         )
-        for one in found
+        for contract in found
     ]
 
 

@@ -154,7 +154,7 @@ def test_a_kind_of_subject_of_another_distribution(tmp_path: Path) -> None:
     run = ("run", IDENTIFIER, "--subject", "script:mine", "--no-mutants")
     assert harness(tmp_path, *run).returncode == ExitStatus.PASS
     assert harness(tmp_path, *run, "-P", "drops=1").returncode == ExitStatus.FAIL
-    (bundle, *_) = sorted((tmp_path / "evidence").glob("*/*/*"), key=lambda one: one.stat().st_mtime)
+    (bundle, *_) = sorted((tmp_path / "evidence").glob("*/*/*"), key=lambda path: path.stat().st_mtime)
     record = json.loads((bundle / "record.json").read_text())
     assert record["subject_parameters"] == {"trainer": "mine", "drops": 0}
     assert "--subject script:mine" in record["command"]

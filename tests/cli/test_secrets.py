@@ -91,8 +91,8 @@ def test_no_name_brings_a_secret_into_evidence(folder: Path, secret: str) -> Non
             ["doctor"],
         )
     ]
-    assert [one.returncode for one in said if one.returncode == ExitStatus.REFUSED] == [], said
-    assert leaks([(str(one.args), one.stdout + one.stderr) for one in said]) == []
+    assert [done.returncode for done in said if done.returncode == ExitStatus.REFUSED] == [], said
+    assert leaks([(str(done.args), done.stdout + done.stderr) for done in said]) == []
     assert leaks(files_of(folder / "site")) == []
     assert leaks([(name, (folder / name).read_text()) for name in ("page.md", "run.sarif", "ctrf.json")]) == []
 
@@ -116,7 +116,10 @@ def test_a_contract_with_a_secret_does_not_run(folder: Path, secret: str, place:
     shown = [
         run,
         lint,
-        *(harness(folder, *one) for one in (["list"], ["list", "--json"], ["show", CLAIM], ["show", CLAIM, "--json"])),
+        *(
+            harness(folder, *words)
+            for words in (["list"], ["list", "--json"], ["show", CLAIM], ["show", CLAIM, "--json"])
+        ),
     ]
-    assert leaks([(str(one.args), one.stdout + one.stderr) for one in shown]) == []
+    assert leaks([(str(done.args), done.stdout + done.stderr) for done in shown]) == []
     assert not (folder / "evidence" / "TOY-1").exists()

@@ -189,9 +189,9 @@ def test_a_project_names_the_subject_of_a_claim(project: Path) -> None:
     plain = settings.read_text()
     settings.write_text(f'{plain}\n[tool.harness.subjects]\n"F-DEMO-*" = "falsifiers.demo.sorting:Forgetful"\n')
     assert harness(project, "run", CLAIM, "--no-mutants").returncode == ExitStatus.FAIL
-    (one,) = status(project)["claims"]
-    (row,) = one["subjects"].items()
-    assert (one["status"], row[0], row[1]["status"]) == ("FALSIFIED", "falsifiers.demo.sorting:Sorter", "DISCHARGED")
+    (claim,) = status(project)["claims"]
+    (row,) = claim["subjects"].items()
+    assert (claim["status"], row[0], row[1]["status"]) == ("FALSIFIED", "falsifiers.demo.sorting:Sorter", "DISCHARGED")
     settings.write_text(plain)
     assert status(project)["claims"][0]["status"] == "DISCHARGED"
 
@@ -251,7 +251,7 @@ def test_running_what_is_stale(project: Path) -> None:
     assert second.stdout.startswith("nothing is stale: 2 claims: 0 due, 2 covered")
     assert second.stdout.splitlines()[-1].startswith("2 claims declared, 0 evaluated: ")
     written = json.loads((project / "records.json").read_text())
-    assert (written["records"], [one["verdict"] for one in written["passed_over"]]) == ([], ["PASS", "PASS"])
+    assert (written["records"], [bundle["verdict"] for bundle in written["passed_over"]]) == ([], ["PASS", "PASS"])
     assert (written["declared"], written["evaluated"]) == (2, 0)
     suite = JUnitXml.fromfile(str(project / "junit.xml"))
     assert (suite.tests, suite.skipped, suite.errors, suite.failures) == (2, 2, 0, 0)

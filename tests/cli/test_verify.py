@@ -49,7 +49,7 @@ def test_sound_bundles_of_any_verdict_exit_0(tmp_path: Path) -> None:
     ended = harness(tmp_path, "verify", "evidence", "--json")
     assert (ended.returncode, ended.stderr) == (0, "")
     document = json.loads(ended.stdout)
-    assert [(one["verdict"], one["proven"]) for one in document["bundles"]] == [
+    assert [(bundle["verdict"], bundle["proven"]) for bundle in document["bundles"]] == [
         ("PASS", True),
         ("FAIL", True),
         ("VOID", False),
@@ -96,7 +96,7 @@ def test_json_tells_all_of_it(tmp_path: Path) -> None:
     ended = harness(tmp_path, "verify", "--json", "evidence", "empty", "nowhere")
     assert ended.returncode == 2
     document = json.loads(ended.stdout)
-    assert [(one["sound"], one["verdict"], one["proven"]) for one in document["bundles"]] == [
+    assert [(bundle["sound"], bundle["verdict"], bundle["proven"]) for bundle in document["bundles"]] == [
         (True, "PASS", True),
         (False, None, False),
     ]

@@ -135,10 +135,10 @@ def written(told: list[Any], width: int | None) -> list[str]:
     take: Callable[[Any], None] = Lines(
         lambda line: lines.extend(wrapped(line[0], width)), Shown(verbose=True), lambda: width, clock=lambda: 0.0
     )
-    records = [one for one in told if isinstance(one, events.ClaimFinished)]
+    records = [event for event in told if isinstance(event, events.ClaimFinished)]
     if not isinstance(told[0], events.RunStarted):
-        take(events.RunStarted(tuple(one.record.id for one in records)))
-        told = [*told, events.RunFinished(len(records), tuple(one.record for one in records), 1.0, False)]
+        take(events.RunStarted(tuple(record.record.id for record in records)))
+        told = [*told, events.RunFinished(len(records), tuple(record.record for record in records), 1.0, False)]
     for event in told:
         take(event)
     return lines

@@ -43,8 +43,8 @@ def outdated(root: Path) -> list[str]:
     except ContractError as error:
         return [problem.pointer for problem in error.problems]
     found = list(about_calibration(contract, project))
-    assert all((one.rule, one.severity) == ("calibration-outdated", Severity.ERROR) for one in found)
-    return [one.pointer for one in found]
+    assert all((finding.rule, finding.severity) == ("calibration-outdated", Severity.ERROR) for finding in found)
+    return [finding.pointer for finding in found]
 
 
 @pytest.fixture

@@ -61,14 +61,16 @@ def test_names(schema: dict[str, Any], expected: list[str]) -> None:
 def test_a_value_within_its_bounds_passes(value: Any) -> None:
     """The value passes each keyword, and the judgment shows it."""
     expected = {"x.type": (Outcome.PASS, value), "x.minimum": (Outcome.PASS, value)}
-    assert expected == {name: (one.outcome, one.value) for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
+    assert expected == {
+        name: (outcome.outcome, outcome.value) for name, outcome in outcomes({"x": _NUMBER}, {"x": value}).items()
+    }
 
 
 @pytest.mark.parametrize("value", ["1", None, [], {}, True, [1.0], {"a": 1.0}])
 def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
     """A value of the wrong type fails every keyword. In JSON Schema, a text would pass a minimum."""
     expected = {"x.type": Outcome.FAIL, "x.minimum": Outcome.FAIL}
-    assert expected == {name: one.outcome for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
+    assert expected == {name: outcome.outcome for name, outcome in outcomes({"x": _NUMBER}, {"x": value}).items()}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,8 @@ def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
 def test_a_number_that_is_not_finite_fails_every_keyword(value: Any) -> None:
     """NaN is neither above nor below a bound, so it is refused before any comparison."""
     found = outcomes({"x": _NUMBER}, {"x": value})
-    assert {Reason(ReasonCode.NOT_FINITE, "x")} == {one.reason for one in found.values()}
-    assert {Outcome.FAIL} == {one.outcome for one in found.values()}
+    assert {Reason(ReasonCode.NOT_FINITE, "x")} == {result.reason for result in found.values()}
+    assert {Outcome.FAIL} == {clause.outcome for clause in found.values()}
 
 
 def test_a_broken_number_fails_only_what_looks_at_it() -> None:
@@ -238,10 +240,10 @@ def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
     for value, (outcome, seen, reason) in expected.items():
         result = outcomes({"x": schema}, {"x": value})["x[].maximum"]
         assert result == ClauseResult(**bound, outcome=outcome, value=seen, reason=reason)
-    (clause,) = (one for one in clauses_of({"properties": {"x": schema}}) if one.id == "x[].maximum")
+    (clause,) = (clause for clause in clauses_of({"properties": {"x": schema}}) if clause.id == "x[].maximum")
     assert (clause.source, clause.unit, clause.argument, clause.keyword) == ("a paper", "nat", 2, "maximum")
     assert clause.path == ("x", "[]")
-    (bare,) = (one for one in clauses_of({"properties": {"x": {"type": "array"}}}))
+    (bare,) = (clause for clause in clauses_of({"properties": {"x": {"type": "array"}}}))
     assert (bare.source, bare.unit) == ("", "")
 
 

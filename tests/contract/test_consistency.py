@@ -18,8 +18,8 @@ def problems(words: Any, **changes: Any) -> list[str]:
     """The place of every problem. Messages and remedies must equal the snapshot `words`."""
     with pytest.raises(ContractError) as refused:
         contract_of(document(**changes))
-    assert [str(one) for one in refused.value.problems] == words
-    return [one.pointer for one in refused.value.problems]
+    assert [str(problem) for problem in refused.value.problems] == words
+    return [problem.pointer for problem in refused.value.problems]
 
 
 def with_profiles(full: dict[str, Any], reduced: dict[str, Any]) -> dict[str, Any]:
@@ -127,9 +127,9 @@ def test_a_rule_may_read_every_field_of_a_device(field: str) -> None:
 
 def test_ids_occur_once(snapshot: Any) -> None:
     """Each repeated id of a rule or a mutant is refused."""
-    rule, one = document()["rules"][0], document()["mutants"][0]
-    other = {**one, "id": "another"}
-    assert problems(snapshot, rules=[rule, rule, rule], mutants=[one, other, one]) == [
+    rule, mutant = document()["rules"][0], document()["mutants"][0]
+    other = {**mutant, "id": "another"}
+    assert problems(snapshot, rules=[rule, rule, rule], mutants=[mutant, other, mutant]) == [
         "/rules/1/id",
         "/rules/2/id",
         "/mutants/2/id",

@@ -274,16 +274,21 @@ def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) ->
     } == snapshot
     compiled = {rule: compile_rule("a", rule, "") for rule in RULES}
     sizes = {**shapes, "device": of_values([Device("cpu", "a CPU").to_json()])}
-    assert {rule: (one.cost(sizes), one.largest(sizes)) for rule, one in compiled.items()} == snapshot
+    assert {
+        rule: (expression.cost(sizes), expression.largest(sizes)) for rule, expression in compiled.items()
+    } == snapshot
     nothing = compile_rule("a", "self.absent > 1.0", "")
     assert (nothing.cost(sizes), nothing.largest(sizes)) == (5, "self")
     lengths = (0, 100)
-    assert {one: [matching(one, length) for length in lengths] for one in (*PATTERNS, *MORE_PATTERNS)} == snapshot
+    assert {
+        pattern: [matching(pattern, length) for length in lengths] for pattern in (*PATTERNS, *MORE_PATTERNS)
+    } == snapshot
     steps = {"all": [], "items": [True], "names": [True, False], "times": [True, False, True]}
     keywords = {"minimum": 0, "multipleOf": 2, "uniqueItems": True, "const": 1, "enum": [1], "pattern": "a{3}"}
     shape = of_value(ROWS)
     checks = {
-        name: {one: checking(one, told, path, shape) for one, told in keywords.items()} for name, path in steps.items()
+        name: {keyword: checking(keyword, told, path, shape) for keyword, told in keywords.items()}
+        for name, path in steps.items()
     }
     assert checks == snapshot
 

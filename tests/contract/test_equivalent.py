@@ -82,15 +82,19 @@ def scores() -> Any:
 def test_the_digests_of_every_campaign(tmp_path: Path) -> None:
     """Each campaign of this claim has its digests. A broken file, and a claim with an obstacle, count as none."""
     document = scores()
-    (one, *_) = (claim for claim in document["claims"] if claim["obstacle"] is None)
-    claim = one["id"]
+    (undisturbed, *_) = (claim for claim in document["claims"] if claim["obstacle"] is None)
+    claim = undisturbed["id"]
     assert planted_sources(tmp_path, "demo", claim) == {}
-    first = {**document, "claims": [one], "sources": {"a.py": "a" * 64, "b.py": "b" * 64}}
+    first = {**document, "claims": [undisturbed], "sources": {"a.py": "a" * 64, "b.py": "b" * 64}}
     files = {
         "demo-1.json": first,
         "demo-more-1.json": {**first, "sources": {"a.py": "c" * 64, "d.py": "d" * 64}},
-        "demo-obstacle-1.json": {**first, "claims": [{**one, "obstacle": "x"}], "sources": {"e.py": "e" * 64}},
-        "demo-other-1.json": {**first, "claims": [{**one, "id": "F-OTHER-ONE-001"}], "sources": {"f.py": "f" * 64}},
+        "demo-obstacle-1.json": {**first, "claims": [{**undisturbed, "obstacle": "x"}], "sources": {"e.py": "e" * 64}},
+        "demo-other-1.json": {
+            **first,
+            "claims": [{**undisturbed, "id": "F-OTHER-ONE-001"}],
+            "sources": {"f.py": "f" * 64},
+        },
         "demo-wrong-1.json": {**first, "sources": {"g.py": 1}},
         "demo-1.txt": {**first, "sources": {"h.py": "0" * 64}},
         "family-1.json": {**first, "sources": {"i.py": "0" * 64}},

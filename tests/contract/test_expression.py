@@ -114,18 +114,18 @@ def test_trees(text: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [*zip("-+/*<*-", "--*%>-<", strict=True), ("==", "<="), ("&&", "&&"), ("||", "||"), ("<", "&&"), ("&&", "||")],
 )
-def test_operators_group_to_the_left(one: str, other: str) -> None:
+def test_operators_group_to_the_left(left: str, right: str) -> None:
     """Operators of one level group to the left.
 
     If the second binds more strongly, it takes the operand between them.
     """
     a, b, c = ((NodeKind.NAME, name) for name in "abc")
-    assert shape(parse(f"a {one} b {other} c")) == (NodeKind.OPERATOR, other, (NodeKind.OPERATOR, one, a, b), c)
-    if (one, other) in (("*", "-"), ("-", "<"), ("<", "&&"), ("&&", "||")):
-        assert shape(parse(f"a {other} b {one} c")) == (NodeKind.OPERATOR, other, a, (NodeKind.OPERATOR, one, b, c))
+    assert shape(parse(f"a {left} b {right} c")) == (NodeKind.OPERATOR, right, (NodeKind.OPERATOR, left, a, b), c)
+    if (left, right) in (("*", "-"), ("-", "<"), ("<", "&&"), ("&&", "||")):
+        assert shape(parse(f"a {right} b {left} c")) == (NodeKind.OPERATOR, right, a, (NodeKind.OPERATOR, left, b, c))
 
 
 _QUOTES = st.sampled_from(["'", '"', "'''", '"""'])

@@ -148,14 +148,14 @@ def test_a_mutant_can_use_less_than_the_subject() -> None:
     plain = content["mutants"][0]
     content["mutants"] = [plain, plain | {"id": "small", "memory_gib": 2.5, "lease": "shared"}]
     loaded = contract_of(content)
-    assert [(one.memory_gib, one.shares) for one in loaded.mutants] == [(math.inf, False), (2.5, True)]
+    assert [(mutant.memory_gib, mutant.shares) for mutant in loaded.mutants] == [(math.inf, False), (2.5, True)]
 
 
 def test_a_profile_can_have_a_lease_of_its_own() -> None:
     content = document() | {"lease": "exclusive"}
     content["profiles"]["reduced"] = content["profiles"]["reduced"] | {"lease": "shared"}
     loaded = contract_of(content)
-    assert {name: one.exclusive for name, one in loaded.profiles.items()} == {"full": True, "reduced": False}
+    assert {name: profile.exclusive for name, profile in loaded.profiles.items()} == {"full": True, "reduced": False}
     assert loaded.exclusive
 
 

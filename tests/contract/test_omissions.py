@@ -118,7 +118,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     )
     claim, *_ = cases.of_record(record)
     assert "not judged in the reduced profile: ordered and 1 on types" in claim.details
-    (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
+    (remark,) = [remark for remark in coverage(record, contract.subject) if remark.code == "REDUCED_PROFILE"]
     assert (remark.detail, remark.fields["clauses"]) == (Detail.CLAUSES_NOT_JUDGED, "ordered and 1 on types")
     assert Record.from_json(record.to_json()) == record
 
@@ -161,6 +161,6 @@ def test_a_run_leaves_out_what_the_profile_omits(tmp_path: Path) -> None:
         in done.stdout.splitlines()
     )
     (path,) = root.glob("evidence/*/*/*/record.json")
-    assert [one["fate"] for one in json.loads(path.read_text())["mutants"]] == [Fate.KILLED, Fate.NOT_RUN]
+    assert [load["fate"] for load in json.loads(path.read_text())["mutants"]] == [Fate.KILLED, Fate.NOT_RUN]
     shown = " ".join(harness(root, "show", IDENTIFIER).stdout.split())
     assert "omits largest: ordered, largest.type not judged" in shown

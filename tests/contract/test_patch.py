@@ -172,8 +172,8 @@ def test_lint_warns_of_a_patch_that_changes_the_falsifier(tmp_path: Path) -> Non
         tmp_path, {"patches": [{"module": "falsifiers.demo.rulers", "within": "size", "before": "1", "after": "2"}]}
     )
     (tmp_path / "falsifiers" / "demo" / "rulers.py").write_text("def size():\n    return 1\n")
-    assert [one.rule for one in about_patches(load(path, (tmp_path,)), (tmp_path,))] == []
+    assert [about_patch.rule for about_patch in about_patches(load(path, (tmp_path,)), (tmp_path,))] == []
     falsifier = tmp_path / "falsifiers" / "demo" / "sorting.py"
     falsifier.write_text(f"from falsifiers.demo.rulers import size\n{falsifier.read_text()}")
     found = list(about_patches(load(path, (tmp_path,)), (tmp_path,)))
-    assert [(one.rule, one.pointer) for one in found] == [("patch-of-falsifier", "/mutants/0/patches/0")]
+    assert [(finding.rule, finding.pointer) for finding in found] == [("patch-of-falsifier", "/mutants/0/patches/0")]

@@ -299,7 +299,7 @@ def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatc
     (tmp_path / "early/harness_claims/file").touch()
     monkeypatch.chdir(tmp_path)
     path = ["", tmp_path / "missing", tmp_path / "early", tmp_path / "late", tmp_path / "early"]
-    monkeypatch.setattr(sys, "path", [str(one) if one else "" for one in path])
+    monkeypatch.setattr(sys, "path", [str(entry) if entry else "" for entry in path])
     early = tmp_path / "early/harness_claims"
     roots = (early / "b", early / "z", tmp_path / "late/harness_claims/a")
     assert claims_roots() == roots

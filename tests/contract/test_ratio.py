@@ -119,8 +119,8 @@ def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, k
     """The ratio agrees with the outcome of the clause."""
     properties = {**document()["observation"]["properties"], "x": {"type": "number", keyword: bound}}
     contract = contract_of(document(observation={"type": "object", "properties": properties}))
-    (result,) = [one for one in judge(contract, observe(healthy(x=value))).clauses if one.id == f"x.{keyword}"]
-    (clause,) = [one for one in contract.clauses if one.id == f"x.{keyword}"]
+    (result,) = [clause for clause in judge(contract, observe(healthy(x=value))).clauses if clause.id == f"x.{keyword}"]
+    (clause,) = [clause for clause in contract.clauses if clause.id == f"x.{keyword}"]
     found = of(clause, x=value)
     assert found is not None
     assert result.outcome is Outcome.PASS or found >= 1.0

@@ -26,7 +26,7 @@ def known(bundle: Path, *signers: CryptoSigner) -> Verification:
 def signing(verification: Verification) -> set[Code]:
     """The findings about signatures, and all that make the bundle unsound."""
     about = {Code.UNSIGNED, Code.UNKNOWN_KEY}
-    return {one.code for one in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
+    return {finding.code for finding in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
 
 
 def envelope_of(bundle: Path) -> Any:
@@ -55,9 +55,14 @@ def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: st
 def told(verification: Verification) -> list[str]:
     """The findings with their fields, without digests, and without Python's messages about JSON and base64."""
     lines = []
-    for one in verification.findings:
-        fields = {**one.fields, **({"text": one.fields["text"].partition(": ")[0]} if "text" in one.fields else {})}
+    for finding in verification.findings:
+        fields = {
+            **finding.fields,
+            **({"text": finding.fields["text"].partition(": ")[0]} if "text" in finding.fields else {}),
+        }
         lines.append(
-            re.sub(r"[0-9a-f]{40,}|[0-9a-f]{4,}(?=\\u2026)", "DIGEST", f"{one} {one.detail} {json.dumps(fields)}")
+            re.sub(
+                r"[0-9a-f]{40,}|[0-9a-f]{4,}(?=\\u2026)", "DIGEST", f"{finding} {finding.detail} {json.dumps(fields)}"
+            )
         )
     return lines

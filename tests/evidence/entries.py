@@ -49,9 +49,9 @@ def claim(**changes: Any) -> Contract:
     return contract_of(document(**{"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}, **changes}))
 
 
-def stale(one: Entry) -> list[Finding]:
+def stale(entry: Entry) -> list[Finding]:
     """Whether an entry is stale: its contract is another one."""
-    return [finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED)] if one.contract_digest == STALE else []
+    return [finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED)] if entry.contract_digest == STALE else []
 
 
 def entry(second: int = 0, **changes: Any) -> Entry:

@@ -133,7 +133,10 @@ def told(*folder: Path | str) -> list[tuple[str, bool, int | None, bool, str, by
     """For each artifact of a folder: name, whether it is copied, size, whether it has a digest, reason and content."""
     collected = artifacts.collect(Beneath(*folder), Redactor())
     found = [(entry, content) for entry, content in collected if entry is not None]
-    return [(one.name, one.copied, one.size, one.sha256 is not None, one.reason, content) for one, content in found]
+    return [
+        (artifact.name, artifact.copied, artifact.size, artifact.sha256 is not None, artifact.reason, content)
+        for artifact, content in found
+    ]
 
 
 @pytest.fixture

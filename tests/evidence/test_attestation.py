@@ -81,9 +81,9 @@ def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, st
     assert known(attested, signer, stranger).signed_by == both
     assert known(attested, signer).signed_by == (signer.public_key.keyid,)
     before = (attested / ATTESTATION).read_bytes()
-    for one in (signer, stranger):
+    for key in (signer, stranger):
         with pytest.raises(AlreadySigned):
-            sign(attested, one)
+            sign(attested, key)
     assert (attested / ATTESTATION).read_bytes() == before
 
 
@@ -91,8 +91,8 @@ def test_who_sign_at_the_same_moment_all_have_signed(bundle: Path) -> None:
     """Each signer adds a signature to the existing ones, and none is lost."""
     signers = [CryptoSigner.generate_ed25519() for _ in range(4)]
     with ThreadPoolExecutor(len(signers)) as pool:
-        list(pool.map(lambda one: sign(bundle, one), signers))
-    assert set(known(bundle, *signers).signed_by) == {one.public_key.keyid for one in signers}
+        list(pool.map(lambda key: sign(bundle, key), signers))
+    assert set(known(bundle, *signers).signed_by) == {signer.public_key.keyid for signer in signers}
 
 
 def test_an_unsound_bundle_is_not_signed(bundle: Path, attested: Path, signer: CryptoSigner) -> None:
@@ -262,11 +262,15 @@ def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigne
 def test_a_signer_that_is_not_trusted_is_named(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
     """An untrusted signer is named once, by the id that the signature states, cut to 80 characters."""
     envelope = envelope_of(attested)
-    one = envelope["signatures"][0]
-    envelope["signatures"] = [{**one, "keyid": "b" * 90}, {**one, "keyid": "a"}, {**one, "keyid": "a"}]
+    signature = envelope["signatures"][0]
+    envelope["signatures"] = [
+        {**signature, "keyid": "b" * 90},
+        {**signature, "keyid": "a"},
+        {**signature, "keyid": "a"},
+    ]
     put(attested, envelope)
     for trusted, detail in (((), Detail.NO_KEY_TRUSTED), ((stranger,), Detail.SIGNERS_NOT_TRUSTED)):
-        (remark,) = [one for one in known(attested, *trusted).remarks if one.code is Code.UNKNOWN_KEY]
+        (remark,) = [remark for remark in known(attested, *trusted).remarks if remark.code is Code.UNKNOWN_KEY]
         assert (remark.detail, remark.pointer, remark.fields) == (detail, "/signatures", {"keys": ["a", "b" * 80]})
 
 

@@ -59,7 +59,7 @@ def test_every_part_is_read(tmp_path: Path) -> None:
 def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
     """The reader judges the mutants once, for all its users."""
     judgments = Bundle(pristine).mutant_judgments
-    failed = {name: [one.id for one in judged.with_outcome(Outcome.FAIL)] for name, judged in judgments.items()}
+    failed = {name: [clause.id for clause in judged.with_outcome(Outcome.FAIL)] for name, judged in judgments.items()}
     assert failed["forgets-one"] == ["nothing-lost"]
     assert "given.const" in failed["stops-early"]
 
@@ -116,7 +116,7 @@ def test_a_part_that_cannot_be_read_leaves_the_others(bundle: Path, name: str) -
 def test_a_part_that_is_broken_can_be_left_out(bundle: Path) -> None:
     """A part that is broken is replaced by its default."""
     (bundle / "metrics.csv").write_text("")
-    assert Bundle(bundle).attempt(lambda one: one.metrics, None) is None
+    assert Bundle(bundle).attempt(lambda opened: opened.metrics, None) is None
 
 
 def test_an_error_tells_five_problems_and_600_characters() -> None:
@@ -215,13 +215,15 @@ def test_a_trial_that_is_there_twice_has_its_line(bundle: Path) -> None:
     (bundle / MUTANTS).write_bytes(content + lines[0])
     with pytest.raises(BundleError) as refused:
         _ = Bundle(bundle).mutants
-    assert [(one.pointer, one.message) for one in refused.value.problems] == [
+    assert [(problem.pointer, problem.message) for problem in refused.value.problems] == [
         (f"/{len(lines)}", "has the trial of forgets-one a second time")
     ]
     (bundle / MUTANTS).write_bytes(content[:-1])
     with pytest.raises(BundleError) as refused:
         _ = Bundle(bundle).mutants
-    assert [one.message for one in refused.value.problems] == ["does not end in a newline: it may have been cut short"]
+    assert [problem.message for problem in refused.value.problems] == [
+        "does not end in a newline: it may have been cut short"
+    ]
 
 
 def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:

@@ -53,7 +53,7 @@ def test_a_gpu_is_one_of_the_machine_s(
     """All recorded fields must belong to one GPU of the machine."""
     record = replace(claim_result(tmp_path).record, device=Device("cuda", **{**GPU, **changes}))
     environment = {"host": {"machine": "x86_64", **host}}
-    assert [one.pointer for one in _machine(record, environment)] == ([] if agrees else ["/device"])
+    assert [remark.pointer for remark in _machine(record, environment)] == ([] if agrees else ["/device"])
 
 
 def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
         ({"name": GPU["name"]}, False),
     ):
         record = replace(plain, device=Device("cpu", **device))
-        assert [one.pointer for one in _machine(record, {"host": host})] == ([] if agrees else ["/device"])
+        assert [remark.pointer for remark in _machine(record, {"host": host})] == ([] if agrees else ["/device"])
 
 
 @pytest.mark.parametrize("subject", ["a.b:First", "z.y:Last"])
@@ -99,7 +99,7 @@ def test_a_copy_that_is_gone_and_one_that_is_not_listed(tmp_path: Path) -> None:
     bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=left))
     (bundle / "artifacts/gone.txt").rename(bundle / "artifacts/other.txt")
     reseal(bundle)
-    details = [(one.detail, one.file) for one in verify(bundle).findings]
+    details = [(finding.detail, finding.file) for finding in verify(bundle).findings]
     index = "artifacts/INDEX.json"
     assert details == [(Detail.UNLISTED_ARTIFACT, index), (Detail.NO_COPY, "artifacts/gone.txt")]
 
@@ -121,7 +121,7 @@ def test_a_counterexample_violates_what_it_names(
     case = Counterexample({"n": 1}, clauses, {"values": "no number"})
     (left / "counterexample.json").write_text(json.dumps(case.to_json()))
     bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=left))
-    assert [one.detail for one in verify(bundle).findings] == details
+    assert [finding.detail for finding in verify(bundle).findings] == details
 
 
 def add(bundle: Path, name: str, content: str = "") -> None:
@@ -155,7 +155,9 @@ def many_copies(bundle: Path, count: int) -> None:
     entry = {"copied": True, "size": 0, "sha256": hashlib.sha256().hexdigest(), "reason": ""}
     for number in range(count):
         add(bundle, f"artifacts/{number}")
-    rewrite(bundle, "artifacts/INDEX.json", set_at("artifacts", [{**entry, "name": str(one)} for one in range(count)]))
+    rewrite(
+        bundle, "artifacts/INDEX.json", set_at("artifacts", [{**entry, "name": str(number)} for number in range(count)])
+    )
 
 
 def forget_and_lie(bundle: Path) -> None:
@@ -217,10 +219,12 @@ SPOILT: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def line(one: Finding) -> str:
+def line(finding: Finding) -> str:
     """A finding without the texts of other libraries and without the present time."""
-    fields = {name: value for name, value in one.fields.items() if name != "text" and one.code is not Code.CLOCK_AHEAD}
-    return f"{one} {one.detail} {json.dumps(fields, default=str)}"
+    fields = {
+        name: value for name, value in finding.fields.items() if name != "text" and finding.code is not Code.CLOCK_AHEAD
+    }
+    return f"{finding} {finding.detail} {json.dumps(fields, default=str)}"
 
 
 @pytest.mark.parametrize("name", SPOILT)
@@ -228,7 +232,7 @@ def test_all_that_is_found(bundle: Path, name: str, snapshot: SnapshotAssertion)
     """Each finding and remark has its fields. The snapshot leaves out the texts of a schema."""
     SPOILT[name](bundle)
     known, origin = check(bundle, {})
-    told = [line(one) for one in (*known.findings, *known.remarks)]
+    told = [line(remark) for remark in (*known.findings, *known.remarks)]
     named = (known.id, known.issue, known.run, known.profile, known.device, known.verdict, known.proven)
     rest = (known.reason and known.reason.code, known.mutants, known.subject, known.overrides, origin is not None)
     assert [*told, json.dumps(named, default=str), json.dumps(rest, default=str)] == snapshot
@@ -244,6 +248,6 @@ def test_the_name_of_a_folder_says_what_it_is(bundle: Path, snapshot: SnapshotAs
     for place in places:
         if place != "missing":
             shutil.copytree(bundle, above / place)
-        found[place] = [line(one) for one in check(above / place, {})[0].findings]
+        found[place] = [line(finding) for finding in check(above / place, {})[0].findings]
         shutil.rmtree(above / place, ignore_errors=True)
     assert found == snapshot

@@ -190,7 +190,7 @@ def test_a_cell_in_full(
     """A cell has a reason, its cause, its strength, the bundle that decided it, and the folder of a bundle."""
     found = [entry(second, **changes) for second, changes in enumerate(runs)]
     changed = [finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED), finding(Code.STALE_SUBJECT, Detail.NO_FILES)]
-    (status,) = statuses([claim()], found, lambda one: changed if one.contract_digest == STALE else [], NOW)
+    (status,) = statuses([claim()], found, lambda entry: changed if entry.contract_digest == STALE else [], NOW)
     (cell,) = status.cells.values()
     decider = None if decided_by is None else found[decided_by]
     assert (cell.cause, cell.strength, cell.decided_by) == (cause, strength, decider)
@@ -226,7 +226,7 @@ def test_the_newest_bundle_is_of_any_device_and_verdict() -> None:
     found = [entry(3, device=CPU, **UNMEASURED), entry(1), entry(5, device=GPU, **FAIL), entry(4, device=CPU)]
     for several in (found, found[::-1]):
         assert status_of(*several).newest == found[2]
-        assert status_of(*several[:2]).newest == max(several[:2], key=lambda one: one.started)
+        assert status_of(*several[:2]).newest == max(several[:2], key=lambda entry: entry.started)
 
 
 def test_of_runs_that_say_nothing_the_newest_is_told() -> None:

@@ -22,27 +22,29 @@ def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
     It covers the present code, and has the contract's subject and parameters.
     """
     for cell in status_of(*found).cells.values():
-        one = cell.decided_by
+        entry = cell.decided_by
         if cell.status is Status.DISCHARGED:
-            assert one is not None
-            assert (one.verdict, one.proven, one.profile, one.overrides) == (Verdict.PASS, True, "full", {})
-            assert one.device == TARGET
-            assert speaks_for(claim(), one)
-            assert not stale(one)
+            assert entry is not None
+            assert (entry.verdict, entry.proven, entry.profile, entry.overrides) == (Verdict.PASS, True, "full", {})
+            assert entry.device == TARGET
+            assert speaks_for(claim(), entry)
+            assert not stale(entry)
         if cell.status in (Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED):
-            assert one is not None
-            assert one in found
+            assert entry is not None
+            assert entry in found
 
 
 @given(entries)
 def test_no_failure_is_hidden_by_what_is_older_or_less(found: list[Entry]) -> None:
     """A FAIL that counts and covers stands until a proven PASS of at least its profile is newer."""
     for device, cell in status_of(*found).cells.items():
-        here = [one for one in found if one.device_class == device and speaks_for(claim(), one) and not stale(one)]
-        passed = [one for one in here if one.verdict is Verdict.PASS and one.proven]
-        for failed in (one for one in here if one.verdict is Verdict.FAIL):
+        here = [
+            entry for entry in found if entry.device_class == device and speaks_for(claim(), entry) and not stale(entry)
+        ]
+        passed = [entry for entry in here if entry.verdict is Verdict.PASS and entry.proven]
+        for failed in (bundle for bundle in here if bundle.verdict is Verdict.FAIL):
             enough = ("full",) if failed.profile == "full" else ("full", "reduced")
-            if not any(one.when > failed.when and one.profile in enough for one in passed):
+            if not any(entry.when > failed.when and entry.profile in enough for entry in passed):
                 assert cell.status is Status.FALSIFIED
 
 
@@ -66,6 +68,6 @@ def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> N
 @given(entries)
 def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
     """After a change of everything, each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
-    for cell in status_of(*(replace(one, contract_digest=STALE) for one in found)).cells.values():
+    for cell in status_of(*(replace(entry, contract_digest=STALE) for entry in found)).cells.values():
         assert cell.status in (Status.STALE, Status.UNRUN)
         assert (cell.status is Status.STALE) is (cell.decided_by is not None)

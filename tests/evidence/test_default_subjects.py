@@ -25,8 +25,8 @@ def named(text: str) -> Project:
 @pytest.mark.parametrize("file", ["trainers/engines/warp_engine.toml", "trainers/engines/torch_engine.toml"])
 def test_a_run_and_the_status_name_it_alike(file: str) -> None:
     project = named(f"command:{PROJECT.root / file}")
-    one = choose(None, (), [CONTRACT], project)[CLAIM]
-    name = examined(one.entry_point, one.parameters)
+    choice = choose(None, (), [CONTRACT], project)[CLAIM]
+    name = examined(choice.entry_point, choice.parameters)
     assert name.startswith(f"command:{file} -P ")
     assert default_subjects(project, [CONTRACT]) == {CLAIM: name}
 

@@ -38,22 +38,22 @@ def verdict_of(cell: Cell, contract: Contract) -> list[Verdict]:
     return Due((), ((contract, cell),), (), (), ()).standing
 
 
-def changed(one: Entry) -> Iterator[Entry]:
+def changed(entry: Entry) -> Iterator[Entry]:
     """The entry with another verdict, each as a run could give it."""
-    if one.verdict is Verdict.PASS:
-        yield replace(one, verdict=Verdict.FAIL, failed=("subject.completes",))
+    if entry.verdict is Verdict.PASS:
+        yield replace(entry, verdict=Verdict.FAIL, failed=("subject.completes",))
         return
-    yield replace(one, verdict=Verdict.PASS, failed=(), proven=True)
-    yield replace(one, failed=one.failed[1:] or ("another",))
-    yield replace(one, failed=(*one.failed, "another"))
-    yield replace(one, lived=True)
+    yield replace(entry, verdict=Verdict.PASS, failed=(), proven=True)
+    yield replace(entry, failed=entry.failed[1:] or ("another",))
+    yield replace(entry, failed=(*entry.failed, "another"))
+    yield replace(entry, lived=True)
 
 
-def outcomes(one: Entry) -> Iterator[Result]:
+def outcomes(entry: Entry) -> Iterator[Result]:
     """Every other result that a run of the claim could have."""
-    yield Result(Verdict.NOT_MEASURED, (), one.lived)
+    yield Result(Verdict.NOT_MEASURED, (), entry.lived)
     yield Result(Verdict.VOID, (), lived=True)
-    yield from (other.result for other in changed(one))
+    yield from (other.result for other in changed(entry))
 
 
 def decided(claims: tuple[ClaimStatus, ...]) -> Iterator[tuple[str, DeviceClass, Entry]]:
@@ -66,7 +66,7 @@ def decided(claims: tuple[ClaimStatus, ...]) -> Iterator[tuple[str, DeviceClass,
 
 def stale_of(survey: Survey, new: Entry, old: Entry) -> Stale:
     """What is stale, with `new` in place of `old`."""
-    return lambda one: survey.stale(old if one is new else one)
+    return lambda entry: survey.stale(old if entry is new else entry)
 
 
 def test_the_present_evidence_is_as_expected(survey: Survey) -> None:
@@ -75,20 +75,20 @@ def test_the_present_evidence_is_as_expected(survey: Survey) -> None:
 
 
 def test_no_stand_in_is_discharged(survey: Survey) -> None:
-    stand_ins = {one.id for one in survey.contracts if one.stands_in_for}
+    stand_ins = {contract.id for contract in survey.contracts if contract.stands_in_for}
     assert stand_ins
-    assert [one.id for one in survey.claims if one.id in stand_ins and one.status is Status.DISCHARGED] == []
+    assert [claim.id for claim in survey.claims if claim.id in stand_ins and claim.status is Status.DISCHARGED] == []
 
 
 def test_any_changed_verdict_is_news(survey: Survey) -> None:
     """A change of a bundle that a newer one of the larger profile answers cannot be news."""
-    contracts, now, tried = {one.id: one for one in survey.contracts}, datetime.now(UTC), 0
+    contracts, now, tried = {contract.id: contract for contract in survey.contracts}, datetime.now(UTC), 0
     entries: dict[str, list[Entry]] = {}
     for entry in survey.contents.entries:
         entries.setdefault(entry.id, []).append(entry)
     for name, device, old in decided(survey.claims):
         for new in changed(old):
-            found = [new if one is old else one for one in entries[name]]
+            found = [new if entry is old else entry for entry in entries[name]]
             (claim,) = statuses([contracts[name]], found, stale_of(survey, new, old), now)
             assert claim.is_news, (name, str(device), new.verdict, new.failed)
             assert verdict_of(claim.cells[device], contracts[name]) == [Verdict.FAIL]
@@ -98,7 +98,7 @@ def test_any_changed_verdict_is_news(survey: Survey) -> None:
 
 def test_a_night_in_which_every_claim_runs(survey: Survey) -> None:
     """The exit status is green if every run gives what its evidence says, and red if any one gives anything else."""
-    stated = {one.id: one.refuted for one in survey.contracts}
+    stated = {contract.id: contract.refuted for contract in survey.contracts}
     night = [
         (refutation_of(stated[name], str(device), entry.profile), entry)
         for name, device, entry in decided(survey.claims)
@@ -123,7 +123,7 @@ def test_the_gate_is_red_once_a_record_is_edited(tmp_path: Path) -> None:
     for file in copy.glob("*/*/*/record.json"):
         before = file.read_bytes()
         record = json.loads(before)
-        clause = next(one for one in record["clauses"] if one["outcome"] == "PASS")
+        clause = next(clause for clause in record["clauses"] if clause["outcome"] == "PASS")
         clause["outcome"] = "FAIL"
         file.write_text(json.dumps(record))
         digests = [hashlib.sha256(content).hexdigest() for content in (before, file.read_bytes())]

@@ -120,7 +120,7 @@ def test_what_is_no_bundle_yet_or_no_more(tmp_path: Path) -> None:
     (bundle.with_name("c") / "record.json").unlink()
     contents = read(tmp_path / "evidence")
     assert [entry.run for entry in contents.entries] == ["a"]
-    assert [(one.path.name, one.reason) for one in contents.unreadable] == [("c", "record.json is missing")]
+    assert [(bundle.path.name, bundle.reason) for bundle in contents.unreadable] == [("c", "record.json is missing")]
 
 
 def _invalid(record: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Pat
     for _ in range(2):
         contents = read(tmp_path / "evidence", cache=cache)
         assert [entry.run for entry in contents.entries] == ["a"]
-        ((path, why),) = ((one.path.name, one.reason) for one in contents.unreadable)
+        ((path, why),) = ((bundle.path.name, bundle.reason) for bundle in contents.unreadable)
         assert (path, why[: len(reason)]) == ("b", reason)
 
 
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_entered_hides_no_other(not_root: Path) -> None:
         bundle.with_name(name).mkdir(mode=0)
     contents = read(not_root / "evidence")
     assert [entry.run for entry in contents.entries] == ["a"]
-    assert sorted(one.path.name for one in contents.unreadable) == ["b", "c", "d"]
+    assert sorted(bundle.path.name for bundle in contents.unreadable) == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize("at", [0, 70, -2])

@@ -124,8 +124,8 @@ def test_signers_are_those_whose_key_verifies(tmp_path: Path) -> None:
     trusted = {key.keyid: key for key in halves[:2]}
     made = [signed(b"payload", "type", load_private(tmp_path / name)) for name in ("a", "b", "c")]
     signatures = [base64.b64decode(envelope["signatures"][0]["sig"]) for envelope in made]
-    one, other = (frozenset({key.keyid}) for key in halves[:2])
-    assert signers(b"payload", "type", [*signatures, b"", b"x" * 64], trusted) == [one, other, *[frozenset()] * 3]
+    first, second = (frozenset({key.keyid}) for key in halves[:2])
+    assert signers(b"payload", "type", [*signatures, b"", b"x" * 64], trusted) == [first, second, *[frozenset()] * 3]
     assert signers(b"payload", "another", signatures, trusted) == [frozenset()] * 3
     assert signers(b"other", "type", signatures[:1], trusted) == [frozenset()]
     assert signers(b"payload", "type", signatures, {}) == [frozenset()] * 3

@@ -130,7 +130,7 @@ def test_a_finding_names_then_and_now(bundle: Path) -> None:
     """A reader can act on the finding without opening a file."""
     rewrite(bundle, "observation.json", set_at("measurements", "returned", 2))
     verification = verify(bundle)
-    (outcome,) = (one for one in verification.findings if one.pointer == "/clauses/12/outcome")
+    (outcome,) = (finding for finding in verification.findings if finding.pointer == "/clauses/12/outcome")
     assert (outcome.detail, outcome.fields) == (Detail.OTHERWISE_DERIVED, {"then": '"PASS"', "now": '"FAIL"'})
     assert verification.verdict is Verdict.FAIL
 
@@ -185,7 +185,7 @@ def test_a_mutant_that_could_have_run_cannot_be_hidden(bundle: Path) -> None:
     """A surviving mutant that is left out would leave the claim proven. So the bundle is unsound."""
     without_mutant(bundle, "stops-early")
     findings = verify(bundle).findings
-    assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, "/mutants/1/fate")]
+    assert [(finding.code, finding.pointer) for finding in findings] == [(Code.REJUDGED_DIFFERENTLY, "/mutants/1/fate")]
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,12 @@ def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
     record = json.loads((bundle / "record.json").read_text())
     place: tuple[Any, ...] = (first,)
     if isinstance(record[first], list):
-        place = (first, next(index for index, one in enumerate(record[first]) if one["reason"]))
+        place = (first, next(index for index, item in enumerate(record[first]) if item["reason"]))
     rewrite(bundle, "record.json", set_at(*place, *steps, value))
     where = "/".join(("", *map(str, place), *(("reason",) if first != "reason" else ())))
-    assert (Code.REJUDGED_DIFFERENTLY, where) in {(one.code, one.pointer) for one in verify(bundle).findings}
+    assert (Code.REJUDGED_DIFFERENTLY, where) in {
+        (finding.code, finding.pointer) for finding in verify(bundle).findings
+    }
 
 
 @pytest.mark.parametrize("stream", ["subject stdout", "mutant forgets-one stderr"])
@@ -268,7 +270,7 @@ def test_a_log_with_any_output_is_sound(tmp_path: Path, output: str) -> None:
     """Any output is sound, including the marks of masked and cut output, whose digest cannot be compared."""
     result = claim_result(tmp_path)
     bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, output=output)))
-    assert not [one for one in verify(bundle).findings if one.file == "trials.log"]
+    assert not [finding for finding in verify(bundle).findings if finding.file == "trials.log"]
 
 
 PROSE = frozenset(
@@ -321,7 +323,7 @@ def rewrite_every_sentence(bundle: Path) -> int:
         before = [json.loads(text) for text in (path.read_text().splitlines() if lines else [path.read_text()])]
         after = reworded(before)
         changed += before != after
-        path.write_text("".join(json.dumps(one) + "\n" for one in after))
+        path.write_text("".join(json.dumps(row) + "\n" for row in after))
     record = json.loads((bundle / "record.json").read_text())
     record["contract_digest"] = hashlib.sha256(judging_part((bundle / "contract.json").read_bytes())).hexdigest()
     (bundle / "record.json").write_text(json.dumps(record))
@@ -339,5 +341,5 @@ def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
     after = verify(bundle)
     assert after.findings == ()
     assert (after.verdict, after.proven, after.mutants) == (before.verdict, before.proven, before.mutants)
-    assert [one.code for one in after.remarks] == [one.code for one in before.remarks]
+    assert [remark.code for remark in after.remarks] == [remark.code for remark in before.remarks]
     assert (after.reason and after.reason.codes) == (before.reason and before.reason.codes)

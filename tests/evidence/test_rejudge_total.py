@@ -50,7 +50,7 @@ def test_judging_again_never_raises(
     observation = replace(
         result.subject.observation, **strange, parameters=parameters, measurements=healthy(returned=returned)
     )
-    mutants = {name: replace(one.observation, device=device) for name, one in result.mutants.items()}
+    mutants = {name: replace(mutant.observation, device=device) for name, mutant in result.mutants.items()}
     again = rejudge(replace(result.record, **strange), result.contract, observation, mutants)
     assert again.claim.verdict in Verdict
     assert again.findings or again.claim.verdict is result.record.verdict

@@ -314,7 +314,7 @@ def test_thinned_rows_are_as_dense_as_they_can_be() -> None:
             rows, stride = trial_files.thinned(range(count), limit)
             assert (rows[0], rows[-1]) == (0, count - 1)
             assert len(rows) <= limit
-            assert stride == next(one for one in range(1, 40) if (count - 1) / one <= limit - 1)
+            assert stride == next(number for number in range(1, 40) if (count - 1) / number <= limit - 1)
             assert rows == sorted({*range(0, count, stride), count - 1})
 
 

@@ -264,9 +264,9 @@ def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> No
     try:
         for name in changed:
             (root / name).write_text(FILES[name] + "# more\n")
-        found = [one for one in staleness(record, ProjectState(Project.find(root))) if one.code in STALE]
-        named = {name for one in found for name in one.fields["names"]}
-        assert named == changed or (named < changed and any(one.fields["more"] for one in found))
+        found = [remark for remark in staleness(record, ProjectState(Project.find(root))) if remark.code in STALE]
+        named = {name for finding in found for name in finding.fields["names"]}
+        assert named == changed or (named < changed and any(finding.fields["more"] for finding in found))
     finally:
         for name in changed:
             (root / name).write_text(FILES[name])
@@ -290,8 +290,8 @@ def test_a_subject_without_a_planting_score(root: Path) -> None:
 
     def remarks() -> list[str]:
         found = list(unplanted(record, ProjectState(Project.find(root))))
-        assert all((one.code, one.code.severity) == (Code.UNPLANTED, Severity.REMARK) for one in found)
-        return [one.pointer for one in found]
+        assert all((finding.code, finding.code.severity) == (Code.UNPLANTED, Severity.REMARK) for finding in found)
+        return [finding.pointer for finding in found]
 
     assert remarks() == ["/subject"]
     campaign(root, "falsifiers/demo/checks.py")
@@ -313,11 +313,11 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
     """The bundle is sound with a remark, because the files do not show which clock was wrong."""
     bundle = sealed(tmp_path)
-    assert Code.CLOCK_AHEAD not in {one.code for one in verify(bundle).remarks}
+    assert Code.CLOCK_AHEAD not in {remark.code for remark in verify(bundle).remarks}
     rewrite(bundle, "record.json", set_at("started", (datetime.now(UTC) + timedelta(days=3650)).isoformat()))
     verification = verify(bundle)
     assert verification.sound, verification.findings
-    (remark,) = (one for one in verification.remarks if one.code is Code.CLOCK_AHEAD)
+    (remark,) = (remark for remark in verification.remarks if remark.code is Code.CLOCK_AHEAD)
     assert (remark.file, remark.pointer) == ("record.json", "/started")
 
 
@@ -336,4 +336,4 @@ def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
 def test_clocks_may_differ_by_an_hour(tmp_path: Path, started: str, ahead: bool) -> None:
     """A smaller difference gives no remark."""
     record = replace(claim_result(tmp_path).record, started=started, seconds=0.0)
-    assert [one.code for one in clock_ahead(record, NOW)] == [Code.CLOCK_AHEAD] * ahead
+    assert [remark.code for remark in clock_ahead(record, NOW)] == [Code.CLOCK_AHEAD] * ahead

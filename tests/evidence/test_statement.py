@@ -44,7 +44,10 @@ def listed(predicate: dict[str, Any]) -> dict[str, set[str]]:
     """The lists that have the claim and its mutants."""
     lists = {name: predicate[name] for name in ("passedTests", "warnedTests", "failedTests")}
     wanted = {CLAIM, *(f"{CLAIM}/mutants/{mutant}" for mutant in ("forgets-one", "stops-early", "silent-fallback"))}
-    return {name: {one.removeprefix(f"{CLAIM}/mutants/") for one in wanted & set(ids)} for name, ids in lists.items()}
+    return {
+        name: {identifier.removeprefix(f"{CLAIM}/mutants/") for identifier in wanted & set(ids)}
+        for name, ids in lists.items()
+    }
 
 
 def test_a_pass_that_covers_the_claim_has_passed(tmp_path: Path) -> None:
@@ -113,23 +116,23 @@ def test_void_is_not_passed(tmp_path: Path) -> None:
 def test_a_tree_with_changes_is_not_the_commit(tmp_path: Path, dirty: bool | None) -> None:
     """The statement names no commit if the tree had changes or may have had some."""
     clean = claim_result(tmp_path).record
-    assert [one["name"] for one in document(clean)["subject"]] == ["MANIFEST.sha256", "commit"]
+    assert [item["name"] for item in document(clean)["subject"]] == ["MANIFEST.sha256", "commit"]
     assert document(clean)["subject"][1]["digest"] == {"gitCommit": "c" * 40}
     changed = claim_result(tmp_path, commit={"revision": "c" * 40, "dirty": dirty, "reason": None}).record
-    assert [one["name"] for one in document(changed)["subject"]] == ["MANIFEST.sha256"]
+    assert [item["name"] for item in document(changed)["subject"]] == ["MANIFEST.sha256"]
 
 
 def test_falsifier_subject_and_mutants_are_named_by_digest(tmp_path: Path) -> None:
     """The digests do not depend on the place of the modules. A file that is none of them has no role."""
     sources = {"src/falsifiers/demo/sorting.py": "1" * 64, "src/falsifiers/demo/__init__.py": "2" * 64}
     predicate = said(tmp_path, sources=sources)
-    configuration = {one["name"]: one for one in predicate["configuration"]}
+    configuration = {item["name"]: item for item in predicate["configuration"]}
     roles = configuration["src/falsifiers/demo/sorting.py"]["annotations"]
     assert roles["falsifier"] == ["falsifiers.demo.sorting:falsify"]
     assert roles["subject"] == [SUBJECT]
     assert "falsifiers.demo.sorting:Forgetful" in roles["mutants"]
     assert "annotations" not in configuration["src/falsifiers/demo/__init__.py"]
-    assert {one["digest"]["sha256"] for one in predicate["configuration"]} >= {"1" * 64, "2" * 64, "b" * 64}
+    assert {item["digest"]["sha256"] for item in predicate["configuration"]} >= {"1" * 64, "2" * 64, "b" * 64}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -22,7 +22,7 @@ def test_gaps_of_every_kind() -> None:
     """Any verdict in the full profile counts, and a mutant is killed if one run killed it."""
     identifiers = [f"F-DEMO-{letter}-001" for letter in "CBAD"]
     full, unrun, reduced, void = identifiers
-    contracts = [contract_of(document(id=one, mutants=MUTANTS)) for one in identifiers]
+    contracts = [contract_of(document(id=identifier, mutants=MUTANTS)) for identifier in identifiers]
     refused = [ContractError(Path("F-DEMO-Z-001.json"), [Problem("/a", "is wrong", "mend it"), Problem("", "is bad")])]
     entries = [
         entry(1, id=full, killed=("forgets-one",), verdict=Verdict.FAIL),
@@ -36,7 +36,7 @@ def test_gaps_of_every_kind() -> None:
     ]
     mentions = {"F-LOST-B-001": ("a:1", "b:2"), "F-LOST-A-001": ("c:3",), full: ("d:4",), "F-DEMO-Z-001": ("e:5",)}
     found = gaps(contracts, refused, entries, mentions)
-    every = [one["id"] for one in MUTANTS]
+    every = [mutant["id"] for mutant in MUTANTS]
     assert found == Gaps(
         unclaimed={"F-LOST-A-001": ["c:3"], "F-LOST-B-001": ["a:1", "b:2"]},
         refused={"F-DEMO-Z-001": [str(problem) for problem in refused[0].problems]},
@@ -54,7 +54,10 @@ def test_a_refused_contract_has_no_status(tmp_path: Path, monkeypatch: pytest.Mo
     root = write_project(tmp_path / "project")
     write_contract(root, "{}", "F-DEMO-B-002")
     survey = Survey.of(Project.find(root))
-    assert (len(survey.refused), [(one.id, str(one.status)) for one in survey.claims]) == (1, [(IDENTIFIER, "UNRUN")])
+    assert (len(survey.refused), [(claim.id, str(claim.status)) for claim in survey.claims]) == (
+        1,
+        [(IDENTIFIER, "UNRUN")],
+    )
 
 
 DAMAGES: list[Callable[[Path], object]] = [

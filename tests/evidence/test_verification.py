@@ -105,7 +105,7 @@ def test_a_bundle_in_anothers_place_is_noticed(bundle: Path, field: str, depth: 
     moved = folder.rename(folder.with_name("F-DEMO-OTHER-001"))
     inside = moved.joinpath(*bundle.relative_to(folder).parts)
     findings = verify(inside).findings
-    assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, f"/{field}")]
+    assert [(finding.code, finding.pointer) for finding in findings] == [(Code.REJUDGED_DIFFERENTLY, f"/{field}")]
 
 
 # Formats

@@ -21,7 +21,10 @@ def test_every_bundle_below_a_path(bundle: Path, tmp_path: Path, monkeypatch: py
     other = bundle.with_name("2026-11-21T201503Z-cpu-3f2a9c")
     shutil.copytree(bundle, other)
     found = verify(str(bundle.parent))
-    assert [(one.path, one.sound, one.accepted) for one in found] == [(bundle, True, True), (other, False, False)]
+    assert [(bundle.path, bundle.sound, bundle.accepted) for bundle in found] == [
+        (bundle, True, True),
+        (other, False, False),
+    ]
     (tmp_path / "empty").mkdir()
     assert verify(tmp_path / "empty") == ()
 
@@ -37,15 +40,15 @@ def test_what_is_no_folder(tmp_path: Path) -> None:
 def test_a_remark_can_be_refused(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If keys are trusted, a bundle without a signature is not accepted either."""
     monkeypatch.chdir(tmp_path)
-    (one,) = verify(bundle, fail_on=["REDUCED_PROFILE"])
-    assert (one.sound, one.accepted) == (True, False)
-    (one,) = verify(bundle, fail_on=["DIRTY_TREE"])
-    assert one.accepted
+    (result,) = verify(bundle, fail_on=["REDUCED_PROFILE"])
+    assert (result.sound, result.accepted) == (True, False)
+    (result,) = verify(bundle, fail_on=["DIRTY_TREE"])
+    assert result.accepted
     with pytest.raises(ValueError, match="NO_SUCH_CODE"):
         verify(bundle, fail_on=["NO_SUCH_CODE"])
     _, public = generate(tmp_path / "a.key")
-    (one,) = verify(bundle, trusted_keys=[str(public)])
-    assert (one.sound, one.accepted) == (True, False)
+    (result,) = verify(bundle, trusted_keys=[str(public)])
+    assert (result.sound, result.accepted) == (True, False)
 
 
 def test_what_bundles_are_checked_against(tmp_path: Path) -> None:

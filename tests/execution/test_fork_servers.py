@@ -54,7 +54,9 @@ def claims(project: Project) -> Callable[..., list[Contract]]:
         for number, beginning in enumerate(beginnings):
             (project.root / "toy" / f"sorting_{number}.py").write_text(f"{beginning}\n{code}")
             entry = f"toy.sorting_{number}"
-            subject, falsifier = (f"{entry}:{one.partition(':')[2]}" for one in (healthy.subject, healthy.falsifier))
+            subject, falsifier = (
+                f"{entry}:{entry_point.partition(':')[2]}" for entry_point in (healthy.subject, healthy.falsifier)
+            )
             found.append(dataclasses.replace(healthy, id=f"F-TOY-{number}", subject=subject, falsifier=falsifier))
         return found
 

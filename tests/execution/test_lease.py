@@ -136,9 +136,9 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
     with lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, on_wait=told.append) as held:
         assert held.waited_seconds > 0.4
         process.wait()  # the lock of its name is freed after that of the device
-        assert [one.text for one in list_holders(folder / "GPU-a")] == ["F-A"]
+        assert [holder.text for holder in list_holders(folder / "GPU-a")] == ["F-A"]
     assert told[0][0].text == "F-HOLDER-001"
-    assert all(one != other for one, other in pairwise(told))  # only changes are reported again
+    assert all(earlier != later for earlier, later in pairwise(told))  # only changes are reported again
     assert len(told) <= 2
     assert list_holders(folder / "GPU-a") == ()
 
@@ -338,7 +338,7 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
-    assert [one.pid for one in other_processes(H200, folder)] == [os.getppid()]
+    assert [process.pid for process in other_processes(H200, folder)] == [os.getppid()]
     with monkeypatch.context() as patch:
         patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid(), 0.0),))
         assert other_processes(H200, folder) == ()  # holders of leases are not other_processes

@@ -98,7 +98,7 @@ def test_endings_are_told_apart(
 )
 def test_an_exception_names_its_place_in_the_project(executor: LocalExecutor, how: str, line: str, text: str) -> None:
     """The place is the innermost line of the project's own code, also if the harness raised the exception."""
-    number = 1 + next(index for index, one in enumerate(MODULE.splitlines()) if one.strip() == line)
+    number = 1 + next(index for index, splitline in enumerate(MODULE.splitlines()) if splitline.strip() == line)
     assert run(executor, how).observation.ending.reason.startswith(f"toy/sorting.py:{number}: {text}")
 
 

@@ -62,7 +62,7 @@ EVERY: list[Received] = [
 
 def test_no_message_is_forgotten_here() -> None:
     """Each kind of message has an example here."""
-    assert {type(one) for one in EVERY} == set(get_args(Received))
+    assert {type(message) for message in EVERY} == set(get_args(Received))
 
 
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)

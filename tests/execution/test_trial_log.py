@@ -68,7 +68,7 @@ def test_a_secret_is_masked_before_it_is_cut() -> None:
         (None, "null"),
         ("a\nb", '"a\\nb"'),
         ([1, 2], "[1, 2]"),
-        ([float(one) for one in range(100)], "100 numbers from 0 to 99: 0, 1, …, 99"),
+        ([float(number) for number in range(100)], "100 numbers from 0 to 99: 0, 1, …, 99"),
         ([float("inf")] * 7, "7 numbers none finite: inf, inf, …, inf"),
         ({"a": {"b": [1]}}, '{"a": {"b": [1]}}'),
         ("a" * 1000, '"' + "a" * 498 + "…"),

@@ -280,7 +280,7 @@ def test_another_project_may_have_packages_of_the_same_names(
         done = harness(root, "run", claim)
         assert done.returncode == expected, done.stdout + done.stderr
     shown = harness(root, "status", "--json")
-    states = {one["id"]: one["status"] for one in json.loads(shown.stdout)["claims"]}
+    states = {load["id"]: load["status"] for load in json.loads(shown.stdout)["claims"]}
     assert (states[CLAIM], states[str(theirs["id"])]) == ("FALSIFIED", "PARTIAL")  # no hardware is named
 
 

@@ -32,7 +32,7 @@ def examine(data: bytes) -> None:
         assert seen.path == Path(file.name)
         assert seen.offset is None or 0 <= seen.offset <= len(data)
     else:
-        assert all(0 <= one.size <= len(data) for one in seen.tensors.values())
+        assert all(0 <= tensor.size <= len(data) for tensor in seen.tensors.values())
 
 
 def attempt(path: Path) -> Inspection | Refused:

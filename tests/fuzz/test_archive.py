@@ -57,7 +57,7 @@ def examine(path: Path) -> None:
     with bounded(seconds=10.0), contextlib.suppress(ArchiveError):
         extract(path, into)
     assert set(path.parent.iterdir()) == before
-    assert all(one.is_dir() or S_ISREG(one.lstat().st_mode) for one in into.rglob("*"))
+    assert all(path.is_dir() or S_ISREG(path.lstat().st_mode) for path in into.rglob("*"))
     shutil.rmtree(into)
 
 

@@ -53,7 +53,7 @@ def examine(bundle: Path, name: str, content: bytes) -> None:
             reseal(bundle)
         with bounded(seconds=10.0):
             verification, _origin = check(bundle, {})
-        assert not [one for one in verification.findings if one.detail is Detail.CHECK_FAILED]
+        assert not [finding for finding in verification.findings if finding.detail is Detail.CHECK_FAILED]
         json.dumps(verification.to_json())
     finally:
         path.write_bytes(before)

@@ -52,7 +52,7 @@ def attempt(path: Path) -> Contract | ContractError:
         return error
 
 
-texts = st.sampled_from([json.dumps(one).encode() for one in DOCUMENTS])
+texts = st.sampled_from([json.dumps(document).encode() for document in DOCUMENTS])
 
 
 @given(data=altered(DOCUMENTS, WORDS) | texts.flatmap(lambda text: damaged([text])) | noise(b"{", b"[" * 5000))

@@ -15,7 +15,7 @@ from tests.fuzz.limits import bounded
 
 TEXTS = list(map(encode, EVERY))
 WORDS = [
-    *(one.__name__ for one in get_args(Received)),
+    *(arg.__name__ for arg in get_args(Received)),
     "SIGKILL",
     "SIGSEGV",
     "subject-fault",

@@ -124,8 +124,10 @@ REFUSED: dict[str, Callable[[World], Any]] = {
     "an entry past the end": _first(offset=0x7FFF_FFFF),
     "four gigabytes by an extra field": _first(extra=struct.pack("<HHQQ", 1, 16, 1 << 40, 1 << 40), size=0xFFFF_FFFF),
     "no entries": _packed(lambda entries: []),
-    "the manifest alone": _packed(lambda entries: [one for one in entries if one.name.endswith(b"MANIFEST.sha256")]),
-    "no manifest": _packed(lambda entries: [one for one in entries if not one.name.endswith(b"MANIFEST.sha256")]),
+    "the manifest alone": _packed(
+        lambda entries: [entry for entry in entries if entry.name.endswith(b"MANIFEST.sha256")]
+    ),
+    "no manifest": _packed(lambda entries: [entry for entry in entries if not entry.name.endswith(b"MANIFEST.sha256")]),
     "twenty thousand entries": _packed(
         lambda entries: [*entries, *(Entry(f"{PLACE}/artifacts/{n}".encode()) for n in range(20_000))]
     ),

@@ -105,12 +105,12 @@ class Case:
 def cases(*tables: list[Case] | dict[str, Callable[[World], Any]], every: int = 4) -> pytest.MarkDecorator:
     """Parametrize a test by the cases of tables. One of `every` runs each time; `make fuzz` runs all."""
     found = [
-        one
+        case
         for table in tables
-        for one in (table if isinstance(table, list) else [Case(name, change) for name, change in table.items()])
+        for case in (table if isinstance(table, list) else [Case(name, change) for name, change in table.items()])
     ]
-    assert len({one.name for one in found}) == len(found), "two cases have the same name"
-    params = [pytest.param(one, number % every == 0, id=one.name) for number, one in enumerate(found)]
+    assert len({case.name for case in found}) == len(found), "two cases have the same name"
+    params = [pytest.param(case, number % every == 0, id=case.name) for number, case in enumerate(found)]
     return pytest.mark.parametrize(("case", "quick"), params)
 
 

@@ -47,8 +47,15 @@ def _unread(name: str) -> Reason:
 def plain(judgment: Judgment) -> Any:
     """A judgment as a file holds it."""
     rows = [
-        [one.id, str(one.outcome), strictjson.tag_nonfinite(one.value), one.bound, one.unit, one.reason]
-        for one in judgment.clauses
+        [
+            clause.id,
+            str(clause.outcome),
+            strictjson.tag_nonfinite(clause.value),
+            clause.bound,
+            clause.unit,
+            clause.reason,
+        ]
+        for clause in judgment.clauses
     ]
     return [str(judgment.outcome), judgment.reason, rows]
 
@@ -265,7 +272,7 @@ def test_a_cuda_profile_does_not_pass_on_the_cpu(on_cuda: Contract) -> None:
     """A trial that ran on the CPU fails `resolved.device`."""
     judgment = judge(on_cuda, observe(healthy(), profile="full"))
     expected = ["resolved.device"]
-    assert expected == [one.id for one in judgment.with_outcome(Outcome.FAIL)]
+    assert expected == [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
 
 
 def test_an_observation_of_the_wrong_form_is_refused() -> None:

@@ -45,7 +45,7 @@ def held(measured: dict[str, Any], **circumstances: Any) -> Judgment:
 
 def clause(judgment: Judgment, name: str) -> ClauseResult:
     """The only clause of this name."""
-    (found,) = (one for one in judgment.clauses if one.id == name)
+    (found,) = (clause for clause in judgment.clauses if clause.id == name)
     return found
 
 
@@ -80,14 +80,14 @@ def test_a_difference_of_any_of_them_fails(name: str) -> None:
     assert left_out.with_outcome(NOT_MEASURED) == (
         ClauseResult(f"resolved.{name}", NOT_MEASURED, None, Bound("const", _RAN_ON[name]), "", reason),
     )
-    assert [one.id for one in left_out.clauses] == [one.id for one in other.clauses]
+    assert [clause.id for clause in left_out.clauses] == [clause.id for clause in other.clauses]
 
 
 @pytest.mark.parametrize(("wanted", "got"), [(1, True), (0, False), (True, 1)])
 def test_a_truth_value_is_no_number_of_steps(wanted: Any, got: Any) -> None:
     """True equals 1 in Python, but the requested and the resolved value must have one type."""
     judgment = held(healthy(), parameters={**PARAMETERS, "steps": wanted}, resolved={**_RAN_ON, "steps": got})
-    assert [one.id for one in judgment.with_outcome(FAIL)] == ["resolved.steps"]
+    assert [clause.id for clause in judgment.with_outcome(FAIL)] == ["resolved.steps"]
 
 
 def test_what_no_profile_names_is_no_clause() -> None:
@@ -175,7 +175,7 @@ def test_residency_of_another_process(own: int | None, reported: int, outcome: O
 
 def test_on_the_cpu_there_is_no_residency() -> None:
     """Without a GPU, no clause is about residency."""
-    assert not [one for one in held(healthy()).clauses if one.id.startswith("residency.")]
+    assert not [clause for clause in held(healthy()).clauses if clause.id.startswith("residency.")]
 
 
 def test_undeclared_measurements_are_named_in_order() -> None:
@@ -207,14 +207,14 @@ def test_clauses_name_why_a_measurement_is_missing(name: str, why: str) -> None:
     """Only the clauses and rules that lack the measurement name the reason, and only if they are NOT_MEASURED."""
     rule = {"id": "as-many", "rule": "self.returned == parameters.steps", "message": "items were lost"}
     contract = contract_of(document(rules=[*document()["rules"], rule]))
-    looking = {one.id for one in contract.clauses if one.path[0] == name}
-    looking |= {one.id for one in contract.rules if f"self.{name}" in one.text}
+    looking = {clause.id for clause in contract.clauses if clause.path[0] == name}
+    looking |= {rule.id for rule in contract.rules if f"self.{name}" in rule.text}
     measured = healthy(**{name: ...})
     told = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
     plain = judge(contract, observe(measured)).clauses
-    for one, before in zip(told, plain, strict=True):
-        reason = replace(before.reason, text=why) if one.id in looking else before.reason
-        assert (one.outcome, one.reason) == (before.outcome, reason)
+    for result, before in zip(told, plain, strict=True):
+        reason = replace(before.reason, text=why) if result.id in looking else before.reason
+        assert (result.outcome, result.reason) == (before.outcome, reason)
     assert judge(contract, observe(measured, unseen={"nothing": why})).clauses == plain
     asked_for_less = judge(contract, observe(healthy(), parameters={}, unseen={"steps": why}))
     assert clause(asked_for_less, "as-many").reason == Reason(ReasonCode.MISSING, "parameters.steps")
@@ -275,7 +275,7 @@ def test_what_a_trainer_reported_must_agree(key: str, name: str, place: str) -> 
 def test_residency_follows_the_request() -> None:
     """A trial that was asked for CUDA has the clauses on residency, whatever device it got."""
     asked = held(healthy(), parameters={**PARAMETERS, "device": "cuda"})
-    assert [one.id for one in asked.clauses if one.id.startswith("residency.")] == [
+    assert [clause.id for clause in asked.clauses if clause.id.startswith("residency.")] == [
         "residency.allocator",
         "residency.driver",
     ]
@@ -300,7 +300,7 @@ def test_what_a_profile_omits_is_listed_and_not_judged() -> None:
     contract = contract_of(document(profiles=profiles))
     judgment = judge(contract, observe(healthy(largest=...)))
     assert set(judgment.unjudged) == {"largest.type", "ordered"}
-    assert {one.id for one in judgment.clauses}.isdisjoint(judgment.unjudged)
+    assert {clause.id for clause in judgment.clauses}.isdisjoint(judgment.unjudged)
     assert judgment.outcome is PASS
 
 

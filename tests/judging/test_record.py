@@ -101,7 +101,7 @@ def test_what_the_policy_on_outside_subjects_accepts(
     results = tuple(
         ClauseResult(name, outcome, None, None, reason=reason) for name, (outcome, reason) in clauses.items()
     )
-    is_measured = all(one.outcome is not Outcome.FAIL for one in results)
+    is_measured = all(result.outcome is not Outcome.FAIL for result in results)
     told = replace(
         record(tmp_path),
         subject=subject,

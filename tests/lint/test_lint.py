@@ -193,7 +193,7 @@ def test_a_declared_length_bounds_what_a_rule_costs() -> None:
     """Nested macros over a hundred items cost little, and so does one macro over any list."""
     bounded = contract_with(f"self.x.all(a, {NESTED})", x={**LISTED, "maxItems": 100, "x-source": "a test"})
     for content in (bounded, contract_with(NESTED.replace("a != b", "b > 0.0"), x=LISTED)):
-        assert "rule-length-unbounded" not in {one.rule for one in findings(content)}
+        assert "rule-length-unbounded" not in {finding.rule for finding in findings(content)}
 
 
 def test_an_unviolable_clause_shows_what_was_searched() -> None:
@@ -225,7 +225,9 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
 def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
     """A contract that may be intended has a warning, not an error."""
     found = findings(document(**changes))
-    assert [(Severity.WARNING, rule, pointer)] == [(one.severity, one.rule, one.pointer) for one in found]
+    assert [(Severity.WARNING, rule, pointer)] == [
+        (finding.severity, finding.rule, finding.pointer) for finding in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,9 @@ def test_a_parameter_that_nothing_reads_back_is_named(tmp_path: Path, call: str,
     root = write_project(tmp_path)
     path = root / "falsifiers" / "demo" / "sorting.py"
     path.write_text(f"def falsify(trial):\n    told = {{}}\n    trial.resolve({call})\n")
-    told = [one for one in statically(contract_of(document()), [root]) if one.rule == "parameter-not-read-back"]
+    told = [
+        finding for finding in statically(contract_of(document()), [root]) if finding.rule == "parameter-not-read-back"
+    ]
     places = [f"/profiles/{profile}/parameters/{name}" for profile in ("full", "reduced") for name in found]
-    assert [one.pointer for one in told] == places
-    assert all("trial.resolve(steps=" in one.remedy for one in told)
+    assert [finding.pointer for finding in told] == places
+    assert all("trial.resolve(steps=" in finding.remedy for finding in told)

@@ -135,7 +135,7 @@ def test_a_slice_is_broken_with_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_pat
     pynvml = replay("mig", monkeypatch, tmp_path)
     healths = [Health(gpu) for gpu in probe().gpus]
     assert [health.broken() for health in healths] == ["", ""]
-    assert [memory and round(memory.total) for memory in (one.memory_gib() for one in healths)] == [70, 17]
+    assert [memory and round(memory.total) for memory in (health.memory_gib() for health in healths)] == [70, 17]
     pynvml.lost.add(0)
     assert [health.broken() for health in healths] == ["GPU is lost", "GPU is lost"]
 

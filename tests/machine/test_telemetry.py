@@ -59,7 +59,7 @@ def column(telemetry: Telemetry, name: str) -> list[float | int | None]:
 def processor_seconds(pid: int) -> float:
     """What a process and its children have used."""
     root = psutil.Process(pid)
-    return sum(one.cpu_times().user + one.cpu_times().system for one in [root, *root.children()])
+    return sum(process.cpu_times().user + process.cpu_times().system for process in [root, *root.children()])
 
 
 def test_a_tree_of_processes_is_sampled_from_outside() -> None:
@@ -198,8 +198,8 @@ def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_slice_of_mig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Memory and processes are those of the leased slice. Values that NVML has only for the whole GPU are not used."""
     pynvml = replay("mig", monkeypatch, tmp_path)
-    one = {"pid": os.getpid(), "usedGpuMemory": 1 << 30}
-    monkeypatch.setitem(pynvml.RECORDING["devices"][1], "nvmlDeviceGetComputeRunningProcesses", {"value": [one]})
+    process = {"pid": os.getpid(), "usedGpuMemory": 1 << 30}
+    monkeypatch.setitem(pynvml.RECORDING["devices"][1], "nvmlDeviceGetComputeRunningProcesses", {"value": [process]})
     for gpu, seen in zip(probe().gpus, (True, False), strict=True):
         telemetry = sampled(gpu)
         assert telemetry.residency.seen is seen

@@ -142,7 +142,7 @@ def _is_by_identity(before: str, after: str) -> bool:
 
 def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
     """Print the score of each package and every survivor without a reason."""
-    explained = {(one["module"], one["before"], one["after"]) for one in json.loads(EQUIVALENT.read_text())}
+    explained = {(load["module"], load["before"], load["after"]) for load in json.loads(EQUIVALENT.read_text())}
     counts: Counter[tuple[str, str]] = Counter()
     unexplained = []
     for item, result in tried:

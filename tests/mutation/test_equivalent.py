@@ -14,10 +14,10 @@ def test_each_is_of_a_line_that_there_is() -> None:
     An entry for a changed line explains nothing.
     """
     entries = json.loads(Path(__file__).with_name("equivalent.json").read_text())
-    seen = {(one["module"], one["before"], one["after"]) for one in entries}
+    seen = {(entry["module"], entry["before"], entry["after"]) for entry in entries}
     assert len(seen) == len(entries)
-    for one in entries:
-        lines = [line.strip() for line in (ROOT / one["module"]).read_text().splitlines()]
-        assert {line.strip() for line in one["before"].strip().splitlines()} <= set(lines), one
-        assert one["before"] != one["after"]
-        assert one["reason"].endswith(".")
+    for entry in entries:
+        lines = [line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()]
+        assert {line.strip() for line in entry["before"].strip().splitlines()} <= set(lines), entry
+        assert entry["before"] != entry["after"]
+        assert entry["reason"].endswith(".")

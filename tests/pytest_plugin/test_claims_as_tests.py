@@ -64,7 +64,7 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
     assert {(case.get("file"), case.get("line")) for case in cases.values()} == {
         (f"contracts/demo/{name}/contract.json", "2") for name in cases
     }
-    properties = {one.get("name"): one.get("value", "") for one in cases[FAILS].iter("property")}
+    properties = {element.get("name"): element.get("value", "") for element in cases[FAILS].iter("property")}
     assert [properties[name] for name in ("claim", "verdict", "issue", "spec", "profile", "command")] == [
         FAILS, "FAIL", "DEMO-2", "SPEC-DEMO-001", "full", f"harness run {FAILS}"
     ]  # fmt: skip

@@ -41,7 +41,7 @@ def test_reports_name_the_claims(project: pytest.Pytester) -> None:
     project.makepyfile(test_tied=TIED)
     project.runpytest_inprocess(*PLUGIN, "--strict-markers", "--junitxml=junit.xml").assert_outcomes(passed=4, failed=1)
     cases = ElementTree.parse(project.path / "junit.xml").iter("testcase")
-    assert {case.get("name"): [one.get("value") for one in case.iter("property")] for case in cases} == {
+    assert {case.get("name"): [element.get("value") for element in case.iter("property")] for case in cases} == {
         "test_one": [PASSES],
         "test_two": [PASSES, FAILS],
         "test_number[1]": [],

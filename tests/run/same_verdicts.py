@@ -43,11 +43,11 @@ def differences(
     """The parts of each claim that differ, with both outcomes."""
     found = {}
     for claim in sorted({*first, *second}):
-        one, other = first.get(claim, {}), second.get(claim, {})
-        parts = sorted({*one, *other})
-        if one != other:
+        ours, theirs = first.get(claim, {}), second.get(claim, {})
+        parts = sorted({*ours, *theirs})
+        if ours != theirs:
             found[claim] = [
-                f"{part}: {one.get(part)}, {other.get(part)}" for part in parts if one.get(part) != other.get(part)
+                f"{part}: {ours.get(part)}, {theirs.get(part)}" for part in parts if ours.get(part) != theirs.get(part)
             ]
     return found
 
@@ -86,11 +86,13 @@ def main() -> int:
     serial, scheduled = (results(given.ids or ["--all"], given.profile, way) for way in (SERIAL, SCHEDULED))
     isolated = results(able, given.profile, ISOLATED) if able else {}
     contracts = [json.loads(path.read_text()) for path in Path("contracts").glob("*/*/contract.json")]
-    timed = {one["id"] for one in contracts if one.get("lease") == "exclusive"}
+    timed = {contract["id"] for contract in contracts if contract.get("lease") == "exclusive"}
     scheduling = differences(serial, scheduled)
     found = serial, scheduled
-    noisy = {claim for claim in timed & scheduling.keys() if "NOT_MEASURED" in {one[claim]["verdict"] for one in found}}
-    isolation = differences(*(reached(one) for one in ({claim: serial[claim] for claim in able}, isolated)))
+    noisy = {
+        claim for claim in timed & scheduling.keys() if "NOT_MEASURED" in {result[claim]["verdict"] for result in found}
+    }
+    isolation = differences(*(reached(result) for result in ({claim: serial[claim] for claim in able}, isolated)))
     for way, differing in (("scheduled", scheduling), ("isolated", isolation)):
         for claim, parts in differing.items():
             print(f"{way} {claim}{' measures time' if claim in noisy else ''}: {'; '.join(parts)}")

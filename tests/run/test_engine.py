@@ -201,7 +201,7 @@ def test_a_mutant_that_uses_less_memory_leaves_room_for_others(bench: Callable[.
     mutants = tuple(replace(mutant, id=name, memory_gib=20) for name in ("one", "other"))
     small = replace(whole.contract, profiles={"reduced": on_gpu}, mutants=mutants)
     record = only(whole.run(small, profile="reduced", jobs=2))
-    assert [one.fate for one in record.mutants] == [Fate.KILLED] * 2
+    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED] * 2
 
 
 def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Bench]) -> None:
@@ -216,7 +216,11 @@ def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Benc
     (mutant,) = whole.contract.mutants
     mutants = (mutant, replace(mutant, id="of-its-own", parameters={"steps": 9}))
     whole.run(replace(whole.contract, mutants=mutants), parameters={"steps": 5}, seed=7, jobs=1)
-    assert [(one.seed, one.parameters) for one in requests] == [(7, {"steps": 5}), (7, {"steps": 5}), (7, {"steps": 9})]
+    assert [(request.seed, request.parameters) for request in requests] == [
+        (7, {"steps": 5}),
+        (7, {"steps": 5}),
+        (7, {"steps": 9}),
+    ]
     ran = whole.sealed[0].mutants
     assert {trial.observation.seed for trial in ran.values()} == {7}
 
@@ -279,4 +283,4 @@ def test_the_mutants_of_a_subject_that_fails(bench: Callable[..., Bench], option
 
 def _observed(whole: Bench) -> tuple[Observation, dict[str, Observation]]:
     (result,) = whole.sealed
-    return result.subject.observation, {name: one.observation for name, one in result.mutants.items()}
+    return result.subject.observation, {name: mutant.observation for name, mutant in result.mutants.items()}

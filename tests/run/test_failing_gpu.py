@@ -40,9 +40,9 @@ def is_subject(request: TrialRequest) -> bool:
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """A driver with two GPUs."""
     module = replay("h200", monkeypatch, tmp_path)
-    (one,) = module.RECORDING["devices"]
+    (device,) = module.RECORDING["devices"]
     idle = {"nvmlDeviceGetComputeRunningProcesses": {"value": []}}
-    devices = [{**copy.deepcopy(one), **idle, "nvmlDeviceGetUUID": {"value": gpu.uuid}} for gpu in GPUS]
+    devices = [{**copy.deepcopy(device), **idle, "nvmlDeviceGetUUID": {"value": gpu.uuid}} for gpu in GPUS]
     monkeypatch.setitem(module.RECORDING, "devices", devices)
     return module
 
@@ -100,7 +100,7 @@ def test_the_claim_begins_again_on_another_gpu(
     assert list(record.withdrawn) == ["GPU-0"]
     assert [subject for subject, uuid in ran if uuid == "GPU-1"] == ["Sorter", "Forgetful"]
     (result,) = whole.sealed
-    observed = {name: one.observation for name, one in result.mutants.items()}
+    observed = {name: mutant.observation for name, mutant in result.mutants.items()}
     assert rejudge(record, result.contract, result.subject.observation, observed).findings == ()
 
 
@@ -171,8 +171,8 @@ def test_the_second_gpu_of_a_claim_fails(bench: Callable[..., Bench], driver: Mo
             driver.xids[1] = [79]
         return honest(request)
 
-    (one, _) = driver.RECORDING["devices"]
-    driver.RECORDING["devices"].append({**one, "nvmlDeviceGetUUID": {"value": "GPU-2"}})
+    (device, _) = driver.RECORDING["devices"]
+    driver.RECORDING["devices"].append({**device, "nvmlDeviceGetUUID": {"value": "GPU-2"}})
     whole = bench(behave)
     claim = two_of(on_gpus(whole))
     third = replace(GPUS[0], index=2, uuid="GPU-2")
@@ -302,7 +302,9 @@ def test_a_gpu_that_another_run_holds_too_long(
     claims = [replace(claim, id=f"F-DEMO-{name}-001", profiles={"reduced": profile}) for name in "ABC"]
     with lease(GPUS[0], mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
         records = whole.run(*claims, profile="reduced", jobs=1).records
-    assert {(one.verdict, one.device.uuid, *one.withdrawn) for one in records} == {(Verdict.PASS, "GPU-1", "GPU-0")}
+    assert {(record.verdict, record.device.uuid, *record.withdrawn) for record in records} == {
+        (Verdict.PASS, "GPU-1", "GPU-0")
+    }
     assert taken.count(0) == 1
 
 

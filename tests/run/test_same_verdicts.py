@@ -53,9 +53,9 @@ def test_serial_and_scheduled_runs_find_the_same(tmp_path: Path) -> None:
 
 def test_a_difference_is_named() -> None:
     """A claim that only one run has is named too."""
-    one = {"F-A": {"verdict": "PASS", "mutant m": "killed"}, "F-B": {"verdict": "PASS"}}
+    alone = {"F-A": {"verdict": "PASS", "mutant m": "killed"}, "F-B": {"verdict": "PASS"}}
     other = {"F-A": {"verdict": "VOID", "mutant m": "survived"}}
-    assert differences(one, other) == {
+    assert differences(alone, other) == {
         "F-A": ["mutant m: killed, survived", "verdict: PASS, VOID"],
         "F-B": ["verdict: PASS, None"],
     }

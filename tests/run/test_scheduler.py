@@ -34,7 +34,7 @@ def tasks_of(drawn: list[tuple[list[Amounts], int]]) -> list[Task]:
 
 def free_of(running: Mapping[str, Amounts]) -> dict[str, float]:
     """The resources that are left."""
-    return {name: size - sum(one.get(name, 0) for one in running.values()) for name, size in CAPACITY.items()}
+    return {name: size - sum(used.get(name, 0) for used in running.values()) for name, size in CAPACITY.items()}
 
 
 def fits(way: Amounts, free: Amounts) -> bool:
@@ -64,9 +64,9 @@ def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
             case "add" if to_come:
                 schedule.add(to_come.pop())
             case "pause" if name and name not in paused:
-                kept = [one for one in ("a", "b") if one in running[name]]
+                kept = [key for key in ("a", "b") if key in running[name]]
                 schedule.pause(name, kept)
-                running[name] = {one: amount for one, amount in running[name].items() if one in kept}
+                running[name] = {key: amount for key, amount in running[name].items() if key in kept}
                 paused.add(name)
             case _ if name in paused:
                 schedule.resume(name)
@@ -108,10 +108,10 @@ def test_no_task_takes_what_one_before_it_lacks(drawn: Any) -> None:
             for other in waiting.values():
                 if other.rank < task.rank and other.name not in running:
                     lacks = [
-                        {one for one, amount in way.items() if min(amount, CAPACITY[one]) > before[one] + 1e-6}
+                        {key for key, amount in way.items() if min(amount, CAPACITY[key]) > before[key] + 1e-6}
                         for way in other.ways
                     ]
-                    taken = {one for one, amount in amounts.items() if amount > 1e-6}
+                    taken = {key for key, amount in amounts.items() if amount > 1e-6}
                     assert not all(lacks) or any(not (lacking & taken) for lacking in lacks)
             running[task.name] = amounts
         for name in running:
@@ -165,7 +165,12 @@ def test_ways_get_equal_shares_of_the_work() -> None:
     for number, work in enumerate((9.0, 5.0, 4.0, 2.0)):
         schedule.add(Task(str(number), ways, (number,), work))
     got = {task.name: amounts for task, amounts in schedule.start()}
-    assert {name: min(one.keys() & {"a", "b"}) for name, one in got.items()} == {"0": "a", "1": "b", "2": "b", "3": "a"}
+    assert {name: min(used.keys() & {"a", "b"}) for name, used in got.items()} == {
+        "0": "a",
+        "1": "b",
+        "2": "b",
+        "3": "a",
+    }
     schedule.end("0")
     schedule.add(Task("0 after", (got["0"],), (0, 1), 3.0))
     schedule.add(Task("4", ways, (4,), 1.0))

@@ -57,7 +57,7 @@ def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path, monkey
     whole.engine._durations = Durations(tmp_path)
     whole.run(*claims, jobs=1)
     trials = ("Sorter", "Long", "Forgetful")
-    assert ran == [f"F-DEMO-{name}-001 {one}" for name in ("TIMED", "LONG", "SHORT") for one in trials]
+    assert ran == [f"F-DEMO-{name}-001 {trial}" for name in ("TIMED", "LONG", "SHORT") for trial in trials]
     assert threads == {whole.engine._host.cpu_count}
     again = Durations(tmp_path)
     assert {again.expected(plan, name) for name in ("subject", mutant.id, "long")} == {0.0}
@@ -126,7 +126,7 @@ def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
     finished = whole.run(*claims, profile="reduced")
     assert len(finished.records) == 4
     assert [len(used[claim.id]) for claim in claims] == [1] * 4
-    assert {gpu for one in used.values() for gpu in one} == set(gpus)
+    assert {gpu for devices in used.values() for gpu in devices} == set(gpus)
     assert [record.device.uuid for record in finished.records] == [
         gpu.uuid for claim in claims for gpu in used[claim.id] if gpu is not None
     ]

@@ -50,7 +50,7 @@ def test_clauses_and_mutants_join_their_runs(evidence: Path) -> None:
     """Each clause and each mutant has a row, with values and bounds as data."""
     clauses = harness.clauses(evidence)
     failed = clauses[clauses["outcome"] == "FAIL"].to_dict("records")
-    assert [(one["clause"], one["keyword"], one["value"]) for one in failed] == [
+    assert [(clause["clause"], clause["keyword"], clause["value"]) for clause in failed] == [
         ("nothing-lost", "rule", {"returned": 2, "given": 3})
     ]
     ratio = clauses.set_index("clause")["ratio"]

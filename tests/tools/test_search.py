@@ -72,7 +72,11 @@ def test_clauses_inside_an_item_are_asked() -> None:
 
 def failed(contract: Contract, **measured: Any) -> set[str]:
     """The clauses that a case violates."""
-    return {one.id for one in judge_case(contract, measured, {}, Device("cpu", "a CPU")) if one.outcome is Outcome.FAIL}
+    return {
+        clause.id
+        for clause in judge_case(contract, measured, {}, Device("cpu", "a CPU"))
+        if clause.outcome is Outcome.FAIL
+    }
 
 
 def test_a_case_is_judged_as_the_observation_will_be(contract: Contract) -> None:

@@ -73,7 +73,12 @@ def remembered_without_eps() -> Function:
     """The key of the cache has all contents, and not the scalar."""
     return _remembering(
         layer_norm,
-        lambda x, w, b, eps: (x.dtype, *(str(one.tolist()) for one in (x, w, b)), x.requires_grad, w.requires_grad),
+        lambda x, w, b, eps: (
+            x.dtype,
+            *(str(tensor.tolist()) for tensor in (x, w, b)),
+            x.requires_grad,
+            w.requires_grad,
+        ),
     )
 
 

@@ -24,7 +24,10 @@ from harness.tools.kernels.kernel_contract import constants_of
 from tests.authoring.tensor_function.defects import DEFECTS
 from tests.authoring.tensor_function.healthy import HEALTHY, softmax, softmax_reference
 
-QUICK = [name for name, one in RELATIONS.items() if not one.needs_gpu and name != "compiled"] + ["larger", "many_rows"]
+QUICK = [name for name, relation in RELATIONS.items() if not relation.needs_gpu and name != "compiled"] + [
+    "larger",
+    "many_rows",
+]
 """torch's compiler takes seconds to import."""
 FOUND_BY = {
     "remembered_by_address": "refilled", "remembered_by_identity": "refilled", "remembered_by_shape": "refilled",
@@ -73,7 +76,7 @@ def test_right_functions_violate_nothing(name: str) -> None:
     )
     found = try_relations(function, QUICK, seed=1)
     assert found.violations == {}
-    assert {one for one in QUICK if not found.tried[one]} == set(found.inapplicable)
+    assert {relation for relation in QUICK if not found.tried[relation]} == set(found.inapplicable)
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -182,7 +185,7 @@ def test_what_the_example_names_as_refused_raises() -> None:
 
 def _refused_arguments(found: Findings) -> list[str]:
     named = [text.partition(", ")[0].rpartition(" seed ")[2] for text in found.violations["arguments_checked"]]
-    return [" ".join(one.split()[1:]) for one in named]
+    return [" ".join(text.split()[1:]) for text in named]
 
 
 def test_a_reference_that_rounds_is_refused() -> None:
@@ -229,12 +232,12 @@ def test_a_draw_changes_one_thing() -> None:
     def example(draw: Draw) -> object:
         return draw.tensor(4, 6), draw.index(4, below=6)
 
-    one, two = drawn(example, Case()), drawn(example, Case(changed_element=(0, 5)))
-    assert (one.args[0] != two.args[0]).sum() == 2
-    assert torch.equal(one.args[0].flatten().sort().values, two.args[0].flatten().sort().values)
-    assert torch.equal(one.args[1], two.args[1])
+    plain, changed = drawn(example, Case()), drawn(example, Case(changed_element=(0, 5)))
+    assert (plain.args[0] != changed.args[0]).sum() == 2
+    assert torch.equal(plain.args[0].flatten().sort().values, changed.args[0].flatten().sort().values)
+    assert torch.equal(plain.args[1], changed.args[1])
     alike = drawn(example, Case(equal_rows=0)).args[0]
-    assert torch.equal(alike, one.args[0][:1].expand(4, 6))
+    assert torch.equal(alike, plain.args[0][:1].expand(4, 6))
 
 
 def test_a_process_that_used_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +275,9 @@ def test_the_gradient_from_above_may_be_the_gradient() -> None:
         rows, width = draw.size("rows"), draw.size("width")
         return draw.tensor(rows, width), draw.tensor(rows, width)
 
-    names = [name for name, one in RELATIONS.items() if not one.needs_gpu and name not in ("compiled", "no_growth")]
+    names = [
+        name for name, relation in RELATIONS.items() if not relation.needs_gpu and name not in ("compiled", "no_growth")
+    ]
     found = try_relations(TensorFunction.of(torch.add, torch.add, pair, largest=512), names, device="cpu")
     assert found.violations == {}
 
@@ -297,7 +302,7 @@ def test_integers_that_are_computed_take_part_in_history(remembered: int) -> Non
     def stale(*given: torch.Tensor) -> torch.Tensor:
         key = given[remembered].data_ptr(), len(given[0])
         copy = kept.setdefault(key, given[remembered].clone())
-        return sums_of_sequences(*(copy if place == remembered else one for place, one in enumerate(given)))
+        return sums_of_sequences(*(copy if place == remembered else argument for place, argument in enumerate(given)))
 
     for function, violated in ((sums_of_sequences, False), (stale, True)):
         described = TensorFunction.of(function, sums_of_sequences, example, dtypes=("float32",), differentiable=False)

@@ -103,4 +103,4 @@ def test_integers_of_the_source_that_are_too_large_are_named() -> None:
     function = TensorFunction.of(double, double, example, constants=(256, 4000), largest=512)
     found = try_relations(function, ["sizes"], device="cpu")
     assert found.violations == {}
-    assert [one for one in found.refused["sizes"] if "width of [4000]" in one]
+    assert [size for size in found.refused["sizes"] if "width of [4000]" in size]

@@ -34,10 +34,10 @@ def given() -> Iterator[tuple[str, set[str]]]:
     """Every detail that a call names, with its fields. Calls that spread a variable are left out."""
     for path in SOURCES:
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
-            names = [one.attr for one in call.args if isinstance(one, ast.Attribute) and _name(one.value) == "Detail"]
-            spread = [_name(getattr(one.value, "func", None)) for one in call.keywords if one.arg is None]
+            names = [arg.attr for arg in call.args if isinstance(arg, ast.Attribute) and _name(arg.value) == "Detail"]
+            spread = [_name(getattr(keyword.value, "func", None)) for keyword in call.keywords if keyword.arg is None]
             if names and all(name in GIVEN_BY for name in spread):
-                own = {one.arg for one in call.keywords if one.arg}
+                own = {keyword.arg for keyword in call.keywords if keyword.arg}
                 fields = own.union(*(GIVEN_BY.get(name, set()) for name in (*spread, _name(call.func))))
                 yield from ((name, fields) for name in names)
 
@@ -56,9 +56,9 @@ def test_a_sentence_uses_the_fields_of_its_finding() -> None:
 
 def test_a_finding_in_a_line() -> None:
     """The line has code and place, then the sentence. A message with a finding in it has code and place."""
-    one = finding(Code.INVALID, Detail.TOO_MANY_COPIES, "artifacts/index.json", "/3", copies=300, most=200)
-    assert finding_text.line(one) == f"INVALID artifacts/index.json/3: {finding_text.message(one)}"
-    assert str(one) == "INVALID artifacts/index.json/3"
+    objection = finding(Code.INVALID, Detail.TOO_MANY_COPIES, "artifacts/index.json", "/3", copies=300, most=200)
+    assert finding_text.line(objection) == f"INVALID artifacts/index.json/3: {finding_text.message(objection)}"
+    assert str(objection) == "INVALID artifacts/index.json/3"
     whole = Finding(Code.INCOMPLETE, Detail.NO_FOLDER)
     assert (finding_text.line(whole), str(whole)) == ("INCOMPLETE is no folder", "INCOMPLETE")
 

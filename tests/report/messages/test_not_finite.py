@@ -32,7 +32,7 @@ def judged(**measurements: Any) -> list[ClauseResult]:
 
 def places(clauses: list[ClauseResult]) -> list[tuple[str, str, tuple[str, ...]]]:
     """For each violation: its clause, the place of the value, and the clauses that it stands for."""
-    return [(one.id, one.reason.place if one.reason else "", others) for one, others in violations(clauses)]
+    return [(clause.id, clause.reason.place if clause.reason else "", others) for clause, others in violations(clauses)]
 
 
 def test_one_nan_in_a_list_is_one_violation_with_its_index() -> None:
@@ -58,7 +58,7 @@ def test_reports_have_each_violation_once_and_sum_up_what_was_not_measured() -> 
     unread = ClauseResult("late.type", Outcome.NOT_MEASURED, None, None)
     passed = ClauseResult("early.type", Outcome.PASS, 1, None)
     shown, others = wrong([unread, passed, *clauses])
-    assert [one.id for one in shown] == ["errors[].type", "loss.minimum"]
+    assert [clause.id for clause in shown] == ["errors[].type", "loss.minimum"]
     assert re.search(r"\b1\b.*\blate\.type\b", others)
     assert wrong([unread, passed]) == ([unread], "")
     assert wrong([passed]) == ([], "")

@@ -44,7 +44,7 @@ def test_a_forged_reason_is_marked_among_the_caveats(tmp_path: Path) -> None:
     (result,) = bundle_results([verify(bundle)])
     assert result.verification.sound
     assert result.record is not None
-    (told,) = [one.text for one in caveats(result.record, ()) if "FORGED" in one.text]
+    (told,) = [caveat.text for caveat in caveats(result.record, ()) if "FORGED" in caveat.text]
     assert told.endswith("FORGED [stated by the run]")
 
 

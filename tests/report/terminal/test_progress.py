@@ -110,8 +110,8 @@ def test_the_text_of_a_run(record: Record, tmp_path: Path, snapshot: SnapshotAss
     texts = {
         "run": plain(story(record)),
         "verbose": plain(story(record, steps=2), verbose=True),
-        **{name: plain([events.ClaimFinished(one, Path("/evidence/run"))]) for name, one in others.items()},
-        "verdicts": {name: [qualities(one), shown_reason(one), idle_text(one)] for name, one in others.items()},
+        **{name: plain([events.ClaimFinished(other, Path("/evidence/run"))]) for name, other in others.items()},
+        "verdicts": {name: [qualities(other), shown_reason(other), idle_text(other)] for name, other in others.items()},
         "no bundle": plain([events.ClaimFinished(record, None)])[-1:],
         "interrupted run": plain([events.RunFinished(1, (), 0.0, True), events.RunFinished(1, (record,), 0.0, True)]),
         "interrupted wait": plain([events.RunFinished(1, (), 0.0, True, "F-OTHER-001 (pid 7, me, exclusive)")]),
@@ -147,7 +147,7 @@ def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
     ]
     hint, place = "-v shows the traceback, and so does `harness report`", "toy/stable.py:27: ValueError: boo"
     for show in (lambda verbose: "\n".join(plain(told, verbose)), lambda verbose: live(told, verbose)):
-        assert [show(False).count(one) for one in ("line 27", hint, place)] == [0, 1, 1]
+        assert [show(False).count(text) for text in ("line 27", hint, place)] == [0, 1, 1]
         assert (show(True).count("line 27"), show(True).count(hint), "\x1b[2J" in show(True)) == (2, 0, False)
 
 
@@ -180,7 +180,7 @@ def test_live_draws_what_runs(record: Record) -> None:
     stream = Terminal()
     take = terminal_handler(stream)
     told = story(record)
-    for event in told[: told.index(next(one for one in told if isinstance(one, events.TrialFinished)))]:
+    for event in told[: told.index(next(event for event in told if isinstance(event, events.TrialFinished)))]:
         take(event)
     take._live.refresh()  # type: ignore[attr-defined]
     assert "step 50/50" in stream.getvalue()
@@ -275,8 +275,8 @@ def finished(tmp_path: Path) -> list[events.ClaimFinished]:
         "C": claim_result(tmp_path / "c", skipped=True).record,
         "D": claim_result(tmp_path / "d", measurements={}).record,
     }
-    records = [replace(one, id=f"F-{name}-001", seconds=float(ord(name))) for name, one in made.items()]
-    return [events.ClaimFinished(one, Path("/evidence/run"), {"ordered": 0.33}) for one in records]
+    records = [replace(record, id=f"F-{name}-001", seconds=float(ord(name))) for name, record in made.items()]
+    return [events.ClaimFinished(record, Path("/evidence/run"), {"ordered": 0.33}) for record in records]
 
 
 @pytest.mark.parametrize("shown", [Shown(), Shown(quiet=True), Shown(slowest=1)], ids=["usual", "quiet", "durations"])
@@ -288,11 +288,11 @@ def test_a_run_of_several_claims(shown: Shown, tmp_path: Path, snapshot: Snapsho
     lines: list[str] = []
     take = Lines(lambda line: lines.append(line[0]), shown, clock=lambda: 7.0)
     done = finished(tmp_path)
-    take(events.RunStarted(tuple(one.record.id for one in done)))
+    take(events.RunStarted(tuple(result.record.id for result in done)))
     take(events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",)))
-    for one in done:
-        take(one)
-    take(events.RunFinished(5, tuple(one.record for one in done), 2.0, False))
+    for result in done:
+        take(result)
+    take(events.RunFinished(5, tuple(result.record for result in done), 2.0, False))
     assert lines == snapshot
     assert "1 not run (--fail-fast)" in lines[-1]
 
@@ -312,20 +312,20 @@ def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> No
     missing = {"given": "it hides its input", "returned": "it hides its input", "ordered": "no library"}
     whys = {name: Reason(ReasonCode.MISSING, place=name, text=text) for name, text in missing.items()}
     made = claim_result(tmp_path, measurements={}).record
-    clauses = [replace(one, reason=whys.get(one.id.split(".")[0], one.reason)) for one in made.clauses]
+    clauses = [replace(clause, reason=whys.get(clause.id.split(".")[0], clause.reason)) for clause in made.clauses]
     completes = replace(clauses[0], id="subject.completes", outcome=Outcome.NOT_MEASURED, bound=None, reason=ended)
     why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=ended)
     record = replace(made, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(completes, *clauses))
     told = [line for line in plain([events.ClaimFinished(record, None)]) if "not measured" in line]
-    unmeasured = [one for one in record.clauses if one.outcome is Outcome.NOT_MEASURED]
-    hidden = [one for one in unmeasured if one.id.split(".")[0] in ("given", "returned")]
+    unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
+    hidden = [clause for clause in unmeasured if clause.id.split(".")[0] in ("given", "returned")]
     assert [line.rpartition("; ")[2] for line in told[2:]] == ["it hides its input"]
     assert [line.split()[0] for line in told[1:2]] == [str(len(unmeasured) - len(hidden))]
 
 
 def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:
     """If a measurement is missing, the reason has its bounds, but not its type."""
-    (record,) = [one.record for one in finished(tmp_path) if one.record.verdict is Verdict.NOT_MEASURED]
+    (record,) = [result.record for result in finished(tmp_path) if result.record.verdict is Verdict.NOT_MEASURED]
     assert why(record)[0].endswith("given.const (3)")
     assert "given.type (" not in why(record)[0]
 
@@ -339,4 +339,4 @@ def test_json_has_the_violated_clauses_first(tmp_path: Path) -> None:
     (written,) = json.loads((tmp_path / "records.json").read_text())["records"]
     outcomes = [clause["outcome"] for clause in written["clauses"]]
     assert outcomes == sorted(outcomes, key=["FAIL", "PASS", "NOT_MEASURED"].index)
-    assert sorted(clause["id"] for clause in written["clauses"]) == sorted(one.id for one in record.clauses)
+    assert sorted(clause["id"] for clause in written["clauses"]) == sorted(clause.id for clause in record.clauses)

@@ -19,7 +19,7 @@ from tests.evidence.factory import claim_result
 
 def results(folder: Path, *changes: dict[str, Any], **others: Any) -> list[ClaimResult]:
     """Runs whose subject measured other values."""
-    return [claim_result(folder, measurements=healthy(**one), **others) for one in changes]
+    return [claim_result(folder, measurements=healthy(**change), **others) for change in changes]
 
 
 def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
     contract = found[0].contract
     subject, *mutants = rates(contract, found)
     assert subject == Rate(SUBJECT, 3, 2)
-    assert [one.trial for one in mutants] == [mutant.id for mutant in contract.mutants]
-    assert [one.violates for one in mutants] == [mutant.violates for mutant in contract.mutants]
-    ran = {one.id: one.fate is not Fate.NOT_RUN for one in found[0].record.mutants}
-    assert {one.trial: (one.runs, one.as_declared) for one in mutants} == {
+    assert [mutant.trial for mutant in mutants] == [mutant.id for mutant in contract.mutants]
+    assert [mutant.violates for mutant in mutants] == [mutant.violates for mutant in contract.mutants]
+    ran = {mutant.id: mutant.fate is not Fate.NOT_RUN for mutant in found[0].record.mutants}
+    assert {mutant.trial: (mutant.runs, mutant.as_declared) for mutant in mutants} == {
         name: (3, 3) if did else (0, 0) for name, did in ran.items()
     }
     assert set(ran.values()) == {True, False}  # one needs a GPU
@@ -39,7 +39,7 @@ def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
 
 def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
     found = results(tmp_path, {}, skipped=True)
-    assert [one.trial for one in rates(found[0].contract, found)] == [SUBJECT]
+    assert [rate.trial for rate in rates(found[0].contract, found)] == [SUBJECT]
 
 
 def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def turned(folder: Path, *smallest: float) -> tuple[Contract, list[ClaimResult]]
     found = [
         *(results(folder, {}, contract=contract, mutants={"turned": {"smallest": value}})[0] for value in smallest)
     ]
-    seeded = [replace(one, record=replace(one.record, seed=5 + index)) for index, one in enumerate(found)]
+    seeded = [replace(result, record=replace(result.record, seed=5 + index)) for index, result in enumerate(found)]
     return contract, seeded
 
 
@@ -93,5 +93,5 @@ def test_a_ratio_that_does_not_violate_is_not_recorded(tmp_path: Path, smallest:
 def test_numbers_lie_between_least_and_most(tmp_path: Path) -> None:
     """Texts and truth values are not numbers."""
     found = results(tmp_path, {"returned": 3}, {"returned": 6})
-    (spread,) = [one for one in spreads(found) if one.measurement == "returned"]
+    (spread,) = [spread for spread in spreads(found) if spread.measurement == "returned"]
     assert spread == Spread("returned", 3.0, 4.5, 6.0)

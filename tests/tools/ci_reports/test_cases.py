@@ -113,9 +113,11 @@ def test_known_refutations_are_apart_from_new_ones(tmp_path: Path) -> None:
         claim, *_ = cases.of_bundle(bundle)
         case = ElementTree.fromstring(junit.render([bundle])).find(f".//testcase[@name='{bundle.name}']")
         assert case is not None
-        (test,) = [one for one in json.loads(ctrf.render([bundle]))["results"]["tests"] if one["name"] == bundle.name]
+        (test,) = [
+            load for load in json.loads(ctrf.render([bundle]))["results"]["tests"] if load["name"] == bundle.name
+        ]
         (finding,) = json.loads(sarif.render([bundle]))["runs"][0]["results"]
-        suppressed = [one["status"] for one in finding.get("suppressions", ())]
+        suppressed = [suppression["status"] for suppression in finding.get("suppressions", ())]
         told[name] = (str(claim.status), case[0].tag, test["status"], finding["level"], suppressed)
         assert all(text.startswith(("known since ", "new: ")) for text in (claim.message, case[0].attrib["message"]))
     assert told == {

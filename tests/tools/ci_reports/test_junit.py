@@ -81,7 +81,7 @@ def test_a_claim_is_a_suite_of_the_claim_and_its_mutants(tmp_path: Path) -> None
     assert suite.timestamp == "2026-11-20T20:15:03"
     (element,) = root_of(text)
     assert Path(element.attrib["file"]).resolve() == result.contract.path.resolve()
-    properties = {one.name: one.value for one in suite.properties()}
+    properties = {prop.name: prop.value for prop in suite.properties()}
     assert properties["profile"] == "reduced"
     assert properties["device"] == "cpu a CPU"
     assert properties["run"] == result.record.run

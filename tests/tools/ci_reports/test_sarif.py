@@ -64,8 +64,8 @@ def test_every_verdict_is_told(tmp_path: Path) -> None:
 def failing(folder: Path, **changes: Any) -> BundleResult:
     """A bundle of a claim whose rule `nothing-lost` is violated."""
     result = claim_result(folder, measurements=healthy(returned=2))
-    one = examined(replace(result.record, **changes))
-    return replace(one, contract=ContractFile.of(result.contract))
+    changed = examined(replace(result.record, **changes))
+    return replace(changed, contract=ContractFile.of(result.contract))
 
 
 def test_a_failed_clause_is_at_its_line_of_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,11 @@ def test_a_finding_is_open_until_a_later_run_answers_it(tmp_path: Path, later: A
     record = claim_result(tmp_path).record
     changes = {"started": "2026-11-21T00:00:00+00:00", "run": "later", "mutants": (), **later}
     others = [examined(replace(record, **changes))]
-    open_ = [one for one in run_of([failing(tmp_path), *others])["results"] if one["ruleId"].endswith("nothing-lost")]
+    open_ = [
+        result
+        for result in run_of([failing(tmp_path), *others])["results"]
+        if result["ruleId"].endswith("nothing-lost")
+    ]
     assert len(open_) == findings
 
 

@@ -23,7 +23,7 @@ def test_the_results_are_as_a_run_wrote_them() -> None:
     results = json.loads(write_corpus.RESULTS.read_text(encoding="utf-8"))
     stated = results.pop("sha256")
     assert sha256(strictjson.dumps(results).encode()).hexdigest() == stated
-    missing = {one.id for one in cases_of(ROOT)} - results["cases"].keys()
+    missing = {case.id for case in cases_of(ROOT)} - results["cases"].keys()
     assert not missing or results["corpus"] != corpus_digest(ROOT)
 
 
@@ -40,7 +40,7 @@ def test_the_example_of_another_checker(tmp_path: Path) -> None:
     code = write_corpus.PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     names: dict[str, Any] = {}
     exec(code, names)
-    case = next(one for one in cases_of(ROOT) if one.id == "inputs-zeroed")
+    case = next(case for case in cases_of(ROOT) if case.id == "inputs-zeroed")
 
     def form(mended: bool) -> Form:
         return Form(case.id, case.kind, case.surface, case.subject, mended, case.claims, 0, tmp_path)

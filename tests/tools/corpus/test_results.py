@@ -37,7 +37,7 @@ def case(name: str = "one", **more: Any) -> Case:
 
 def judged(*verdicts: Verdict, round_: Round = FIRST) -> list[Judged]:
     """What claims say of one form."""
-    return [Judged(f"F-{number}", round_, one, (), 1.0, "digest") for number, one in enumerate(verdicts)]
+    return [Judged(f"F-{number}", round_, verdict, (), 1.0, "digest") for number, verdict in enumerate(verdicts)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def results() -> Results:
         "alarm": (FAIL, FAIL),
     }  # fmt: skip
     cases = [case(name, missed="why" if name in ("named", "stale") else "") for name in verdicts]
-    found = {name: {"failing": judged(one), "mended": judged(other)} for name, (one, other) in verdicts.items()}
+    found = {name: {"failing": judged(first), "mended": judged(second)} for name, (first, second) in verdicts.items()}
     answers = {"caught": (Answer("caught", False, "found", "values differ"), Answer("caught", True, "accepted", ""))}
     return Results(cases, [FIRST], found, {"mine:close": answers})
 
@@ -104,7 +104,7 @@ def in_rounds() -> Results:
     }
     found = {
         name: {
-            form: [one for round_, pair in of.items() for one in judged(pair[place], round_=round_)]
+            form: [result for round_, pair in of.items() for result in judged(pair[place], round_=round_)]
             for place, form in enumerate(("failing", "mended"))
         }
         for name, of in verdicts.items()
@@ -156,7 +156,7 @@ def test_equal_answers_of_rounds_are_recorded_together() -> None:
     assert found["rounds"] == [["reduced", 3], ["reduced", 4], ["full", 3]]
     first, second = found["cases"]["first"], found["cases"]["second"]
     assert first["rounds"] == ["caught", "missed", "caught"]
-    assert [(one["verdict"], one["profile"], one["seeds"]) for one in first["judged"]["failing"]] == [
+    assert [(bundle["verdict"], bundle["profile"], bundle["seeds"]) for bundle in first["judged"]["failing"]] == [
         ("FAIL", "reduced", [3]), ("PASS", "reduced", [4]), ("FAIL", "full", [3]),
     ]  # fmt: skip
     together = second["judged"]["failing"][0]

@@ -77,8 +77,8 @@ def figures(**changes: Any) -> dict[str, Any]:
     """The content of figures.json, with keys of figures replaced: `liger={"value": 0.97}`. `...` leaves one out."""
     whole = copy.deepcopy(_FIGURES)
     for name, change in changes.items():
-        one = {**whole["figures"][name], **change}
-        whole["figures"][name] = {key: value for key, value in one.items() if value is not ...}
+        figure = {**whole["figures"][name], **change}
+        whole["figures"][name] = {key: value for key, value in figure.items() if value is not ...}
     return whole
 
 

@@ -93,7 +93,7 @@ def test_a_bound_that_is_its_figure(measurements: Any, named: Any, tmp_path: Pat
 )
 def test_a_bound_that_differs_is_refused(measurements: Any, named: Any, expected: str, tmp_path: Path) -> None:
     bounds = [
-        one for one in ("minimum", "maximum", "const", "exclusiveMaximum") if one in measurements["share_of_steps"]
+        name for name in ("minimum", "maximum", "const", "exclusiveMaximum") if name in measurements["share_of_steps"]
     ]
     key = f"share_of_steps.{bounds[0]}"
     assert rules(bound(measurements, {key: named}), written(tmp_path)) == [(expected, key)]

@@ -49,9 +49,9 @@ def reports(*arguments: str, of: click.Command = command, key: str = "files") ->
     status, text = called("--json", *arguments, of=of)
     found: list[dict[str, Any]] = json.loads(text)[key]
     return status, [
-        (Path(one["file"]).name, [(finding["rule"], finding["pointer"]) for finding in one["findings"]])
-        for one in found
-        if one["findings"]
+        (Path(file["file"]).name, [(finding["rule"], finding["pointer"]) for finding in file["findings"]])
+        for file in found
+        if file["findings"]
     ]
 
 

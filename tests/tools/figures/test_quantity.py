@@ -39,7 +39,7 @@ def test_what_begins_with_no_number(text: str) -> None:
 @pytest.mark.parametrize("text", ["1e999999999", "9" * 100_000, "1,000" * 10_000, "1." + "3" * 100_000])
 def test_no_number_takes_long(text: str) -> None:
     """What is longer than any number that is meant is not read to its end."""
-    assert all(abs(one) < 10**31 for one in numbers_in(text))
+    assert all(abs(number) < 10**31 for number in numbers_in(text))
     read = printed(text)
     assert read is not None
     assert read.unit
@@ -70,5 +70,5 @@ def test_other_units_are_not_converted(unit: str, to: str) -> None:
 
 def test_numbers_in_a_text() -> None:
     text = "18-26 of 1,024 on a GB10, -66 % and 1e-5, 18x4"
-    assert [float(one) for one in numbers_in(text)] == [18, 26, 1024, 10, -66, 1e-5, 18, 4]
-    assert [float(one) for one in numbers_in(text, alone=True)] == [18, 26, 1024, -66, 1e-5, 18]
+    assert [float(number) for number in numbers_in(text)] == [18, 26, 1024, 10, -66, 1e-5, 18, 4]
+    assert [float(number) for number in numbers_in(text, alone=True)] == [18, 26, 1024, -66, 1e-5, 18]

@@ -326,7 +326,7 @@ def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
     sentences = [f"Sentence {number} says that losses fall." for number in range(40)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, claim=" ".join(sentences)))))
     lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>the rest of the claim</summary>")
-    assert all((one in lead) != (one in rest.partition("</details>")[0]) for one in sentences)
+    assert all((sentence in lead) != (sentence in rest.partition("</details>")[0]) for sentence in sentences)
     assert "the rest of the claim" not in page_of(Contents.read(sealed(tmp_path / "short")))
 
 

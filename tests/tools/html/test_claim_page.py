@@ -30,7 +30,7 @@ def test_every_number_has_a_trend_with_its_bounds(tmp_path: Path) -> None:
     run(tmp_path, 2, measurements=healthy(largest=9))
     run(tmp_path, 3, measurements=healthy(smallest=...))
     entries = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
-    figures = {one.title: one for one in claim_page.trends(entries[::-1])}
+    figures = {trend.title: trend for trend in claim_page.trends(entries[::-1])}
     returned, given = figures["returned"].lines, figures["given"].lines
     assert [(list(line.x), line.y) for line in returned] == [([1, 2, 3], [2, 3, 3])]
     assert (given[1].form, given[1].label, given[1].y) == (Form.BOUND, "bound =", [3, 3, 3])

@@ -21,9 +21,9 @@ def coordinates(text: str) -> list[float]:
     """Every number in a drawing's attributes that sets a position."""
     root = ET.fromstring(text)
     found = []
-    for one in root.iter():
+    for element in root.iter():
         for name in ("x", "y", "cx", "cy", "d"):
-            found += [float(number) for number in re.findall(r"-?\d+\.?\d*", one.get(name, ""))]
+            found += [float(number) for number in re.findall(r"-?\d+\.?\d*", element.get(name, ""))]
     return found
 
 

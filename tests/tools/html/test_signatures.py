@@ -48,7 +48,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory, signers: tuple[CryptoSign
 
 
 def written(evidence: Path, folder: Path, *trusted: CryptoSigner, refused: frozenset[Code] = frozenset()) -> Path:
-    against = Against({one.public_key.keyid: one.public_key for one in trusted}, refused=refused)
+    against = Against({signer.public_key.keyid: signer.public_key for signer in trusted}, refused=refused)
     site.pages(list(verify_all(sorted(evidence.iterdir()), against=against)), folder, against)
     return folder
 
@@ -88,7 +88,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     site.pages([verification], tmp_path / "site", against)
     page = text(next((tmp_path / "site" / "F-DEMO-SORT-001").iterdir()))
     assert (verification.standing, verification.signed_by) == ("UNSOUND", ())
-    (wrong,) = [one for one in verification.findings if one.code is Code.TAMPERED]
+    (wrong,) = [finding for finding in verification.findings if finding.code is Code.TAMPERED]
     assert wrong.file == "record.json"
     assert "TAMPERED record.json" in page
     for said in (page, markdown.render(bundle_results([verification]))):
@@ -134,7 +134,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
     site.pages([verification], tmp_path / "site", against)
     page = text(next((tmp_path / "site").glob("F-*/*.html")))
     said = page[page.index("Result of harness verify") :]
-    assert {one.code for one in verification.remarks} >= {Code.MUTANTS_SKIPPED, Code.OVERRIDDEN, Code.DIRTY_TREE}
+    assert {remark.code for remark in verification.remarks} >= {Code.MUTANTS_SKIPPED, Code.OVERRIDDEN, Code.DIRTY_TREE}
     for remark in verification.remarks:
         assert remark.code.severity is Severity.REMARK
         assert page.count(f" {remark.code}") == 1

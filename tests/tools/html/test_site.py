@@ -206,7 +206,7 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     page = (tmp_path / "site" / entry.page).read_text(encoding="utf-8")
     assert "Why &lt;b&gt;three&lt;/b&gt; items." in page
     scrolled = re.findall("<pre[^>]*>", page)
-    assert all('tabindex="0" role="region" aria-label=' in one for one in scrolled), "the keyboard scrolls each of them"
+    assert all('tabindex="0" role="region" aria-label=' in tag for tag in scrolled), "the keyboard scrolls each of them"
     (entry,) = write([bundle], tmp_path / "bare")
     assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
 

@@ -86,11 +86,11 @@ DTYPES = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool,
 def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     """A tensor arrives with its bits and strides, and without its graph."""
     tensor = (torch.randn(shape) * 3).to(dtype)
-    for one in (tensor, tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor):
-        batch = there_and_back(Batch, Batch(one, {"a": tensor}))
+    for view in (tensor, tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor):
+        batch = there_and_back(Batch, Batch(view, {"a": tensor}))
         assert (batch.values.dtype, batch.values.shape) == (dtype, torch.Size(shape))
         assert torch.equal(batch.values, tensor)
-        assert batch.values.stride() == one.stride()
+        assert batch.values.stride() == view.stride()
         assert torch.equal(batch.more["a"], tensor)
     alone = torch.arange(8).reshape(4, 2)[1:2, 1]  # torch calls its stride of 2 contiguous
     assert there_and_back(Batch, Batch(alone, {})).values.tolist() == [3]
@@ -102,9 +102,9 @@ def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -
 def test_strides_arrive_unless_places_are_shared_or_far_apart() -> None:
     """A part of a tensor keeps its strides. A spread number, and a few numbers of a long tensor, arrive contiguous."""
     whole = torch.arange(640.0).reshape(10, 64)
-    for one, strides in ((whole[:, 8:24], (64, 1)), (whole[:1].expand(10, 64), (64, 1)), (whole[:, ::32], (2, 1))):
-        found = there_and_back(Batch, Batch(one, {})).values
-        assert torch.equal(found, one)
+    for view, strides in ((whole[:, 8:24], (64, 1)), (whole[:1].expand(10, 64), (64, 1)), (whole[:, ::32], (2, 1))):
+        found = there_and_back(Batch, Batch(view, {})).values
+        assert torch.equal(found, view)
         assert found.stride() == strides
 
 

@@ -24,8 +24,8 @@ def test_a_kernel_becomes_a_proven_claim(tmp_path: Path) -> None:
 def test_the_page_is_understood() -> None:
     """The test finds every file and every command."""
     found = list(steps(GUIDE))
-    assert [one.path for one in found if isinstance(one, File)] == re.findall(r"Put this into\s+(\S+):", GUIDE)
-    assert len([one for one in found if isinstance(one, Command)]) == GUIDE.count("\n$ ")
+    assert [part.path for part in found if isinstance(part, File)] == re.findall(r"Put this into\s+(\S+):", GUIDE)
+    assert len([part for part in found if isinstance(part, Command)]) == GUIDE.count("\n$ ")
 
 
 def test_every_relation_and_every_method_is_explained() -> None:

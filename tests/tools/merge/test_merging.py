@@ -44,9 +44,13 @@ def hosts(pristine: Path, tmp_path: Path) -> Path:
 def test_bundles_come_together_byte_for_byte(hosts: Path) -> None:
     """A FAIL is merged like a PASS. Merging again changes nothing."""
     once = merged(hosts, "a", "b")
-    assert ([one.verdict for one in once.new], len(once.there), once.left_out) == ([Verdict.PASS, Verdict.FAIL], 1, ())
+    assert ([bundle.verdict for bundle in once.new], len(once.there), once.left_out) == (
+        [Verdict.PASS, Verdict.FAIL],
+        1,
+        (),
+    )
     assert contents(hosts / "evidence") == contents(hosts / "b")
-    assert all(verify(one.path).sound for one in once.new)
+    assert all(verify(bundle.path).sound for bundle in once.new)
     again = merged(hosts, "a", "b", "evidence")
     assert (again.new, len(again.there), again.left_out) == ((), 5, ())
     assert contents(hosts / "evidence") == contents(hosts / "b")
@@ -68,7 +72,7 @@ def test_of_two_contents_of_one_run_none_is_merged(hosts: Path, pristine: Path) 
             ("b", "record.json"),
             ("c", "record.json"),
         }
-        assert [one.path.name for one in found.new] + [path.name for path in found.there] == ["b-fail"]
+        assert [bundle.path.name for bundle in found.new] + [path.name for path in found.there] == ["b-fail"]
 
 
 @pytest.mark.parametrize("obstacle", ["other bytes", "file", "link to the same", "added folder"])
@@ -110,7 +114,7 @@ def test_unsound_bundles_are_left_out_and_named(hosts: Path, pristine: Path) -> 
     }  # fmt: skip
     assert contents(hosts / "evidence") == contents(hosts / "b")
     (negative,) = (left for left in found.left_out if "g" in left.bundle.path.relative_to(hosts).parts)
-    assert "/seconds" in [one.pointer for one in negative.bundle.findings]
+    assert "/seconds" in [finding.pointer for finding in negative.bundle.findings]
     assert verify(hosts / "evidence" / run).sound
 
 
@@ -173,8 +177,8 @@ def test_a_run_of_the_future_is_merged_with_a_remark(
     source = sealed(tmp_path / "a")
     started = (datetime.now(UTC) - timedelta(hours=ago)).isoformat(timespec="seconds")
     rewrite(source, "record.json", lambda record: {**record, "started": started, "seconds": seconds})
-    (one,) = merge([source], tmp_path / "evidence").new
-    assert [remark.pointer for remark in one.remarks if remark.code is Code.CLOCK_AHEAD] == places
+    (merged,) = merge([source], tmp_path / "evidence").new
+    assert [remark.pointer for remark in merged.remarks if remark.code is Code.CLOCK_AHEAD] == places
 
 
 def _deleted(file: Path) -> None:

@@ -156,8 +156,8 @@ def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
 def fates(document: dict[str, Any]) -> dict[str, set[str]]:
     """The changed lines, by fate."""
     found: dict[str, set[str]] = {}
-    for one in document["defects"]:
-        found.setdefault(one["fate"], set()).add(one["after"])
+    for defect in document["defects"]:
+        found.setdefault(defect["fate"], set()).add(defect["after"])
     return found
 
 
@@ -175,7 +175,7 @@ def test_two_survive(folder: Path) -> None:
     assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}
     assert round(document["total"]["score"], 3) == 0.714
     assert len(done.stderr.splitlines()) == 8
-    (killing,) = [one["attempts"][-1] for one in document["defects"] if one["after"] == "pass"]
+    (killing,) = [defect["attempts"][-1] for defect in document["defects"] if defect["after"] == "pass"]
     assert (killing["claim"], killing["clauses"]) == (CLAIM, ["inversions.maximum"])
     assert document["sources"].keys() == {"toy/__init__.py", "toy/summing.py"}
     assert (folder / "toy" / "summing.py").read_text() == SUBJECT
@@ -194,7 +194,7 @@ def test_two_survive(folder: Path) -> None:
     assert (code, same["total"], len(tried)) == (ExitStatus.FAIL, document["total"], 1)
 
     _, again, tried = plant(folder, "--again", "planted.json")
-    assert ({one["after"] for one in again["defects"]}, tried) == (MISSED, [])
+    assert ({defect["after"] for defect in again["defects"]}, tried) == (MISSED, [])
     assert harness(folder, "plant", CLAIM, "--part", "3/2").returncode == ExitStatus.REFUSED
     assert harness(folder, "plant", "F-NONE-*").returncode == ExitStatus.REFUSED
 
@@ -214,7 +214,7 @@ def test_equivalent_defects_are_not_counted(folder: Path) -> None:
     path.write_text(json.dumps({"id": CLAIM, "equivalent": [*entries, gone]}))
     code, document, tried = plant(folder)
     assert (code, document["total"]["survived"], document["total"]["equivalent"], len(tried)) == (0, 0, 2, 6)
-    assert [one["after"] for one in document["claims"][0]["unmatched"]] == [gone["after"]]
+    assert [defect["after"] for defect in document["claims"][0]["unmatched"]] == [gone["after"]]
 
     path.write_text(json.dumps({"id": CLAIM, "equivalent": [{**gone, "reason": "no"}]}))
     refused = harness(folder, "plant", CLAIM)
@@ -236,13 +236,13 @@ def test_patches_of_a_user(folder: Path) -> None:
     place = folder / "mine.json"
     place.write_text(json.dumps({"patches": patches}))
     code, document, _ = plant(folder, "--patches", "mine.json")
-    assert document["sources"].keys() == {one["file"] for one in patches}
+    assert document["sources"].keys() == {patch["file"] for patch in patches}
     assert problems("planting", document) == []
     assert (code, fates(document)) == (
         ExitStatus.FAIL,
         {"killed": {"result = self.__dict__.setdefault('sum', 3)"}, "survived": {"return 1"}},
     )
-    assert {one["name"]: one["score"] for one in document["operators"]} == {"state": 1.0, "sizes": 0.0}
+    assert {operator["name"]: operator["score"] for operator in document["operators"]} == {"state": 1.0, "sizes": 0.0}
     assert "not tried: toy/unused.py:1:sizes:0: " in harness(folder, "plant", CLAIM, "--patches", "mine.json").stdout
 
     for wrong in ({**patches[0], "before": "absent"}, {"file": "toy/summing.py"}):
@@ -253,8 +253,8 @@ def test_patches_of_a_user(folder: Path) -> None:
 def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
     """The limit of the trial ends a defect that hangs."""
     _, document, _ = plant(write(tmp_path, HANGS, seconds=1.5), "--jobs", "4")
-    tried = [(one["after"], one["attempts"][-1]) for one in document["defects"]]
-    hung = {after: one["clauses"] for after, one in tried if one["seconds"] > 1.4}
+    tried = [(defect["after"], defect["attempts"][-1]) for defect in document["defects"]]
+    hung = {after: attempt["clauses"] for after, attempt in tried if attempt["seconds"] > 1.4}
     assert hung.keys() >= {"result -= 1", "pass"}
     assert set(map(tuple, hung.values())) == {("subject.completes",)}
     assert document["total"]["crashed"] >= len(hung)
@@ -264,8 +264,8 @@ def test_the_budget_ends_trials(tmp_path: Path) -> None:
     """A trial that was cut short counts as untried. If nothing was tried, nothing ran."""
     folder = write(tmp_path, HANGS, seconds=60)
     _, document, _ = plant(folder, "--budget", "3s", "--jobs", "1")
-    assert not any(attempt["seconds"] > 50 for one in document["defects"] for attempt in one["attempts"])
-    untried = [one for one in document["defects"] if one["fate"] == "not tried"]
+    assert not any(attempt["seconds"] > 50 for defect in document["defects"] for attempt in defect["attempts"])
+    untried = [defect for defect in document["defects"] if defect["fate"] == "not tried"]
     assert document["total"]["untried"] == len(untried)
     assert untried or document["claims"][0]["obstacle"]
     code, document, _ = plant(folder, "--budget", "0.01s")
@@ -287,7 +287,7 @@ def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
     folder = write(tmp_path, FORKS, seconds=2)
     (folder / "toy" / "start.cu").write_text("int start = 0;")
     _, document, _ = plant(folder, "--jobs", "4", "--budget", "60s")
-    killed = {one["after"] for one in document["defects"] if one["fate"] == "killed"}
+    killed = {defect["after"] for defect in document["defects"] if defect["fate"] == "killed"}
     assert killed >= {"int start = 1;", "os.write(writing, str(2 * sum(items)).encode())"}
     assert document["sources"].keys() == {"toy/__init__.py", "toy/start.cu", "toy/summing.py"}
 
@@ -322,9 +322,11 @@ def test_two_claims_share_what_they_kill(folder: Path) -> None:
     code, document, tried = plant(folder, second_claim(folder), "--jobs", "1")
     assert len(tried) == len(document["defects"]) == 9
     assert (code, document["total"]["killed"], document["total"]["survived"]) == (ExitStatus.FAIL, 7, 1)
-    assert all(one["attempts"][-1]["fate"] == "killed" for one in document["defects"] if one["fate"] == "killed")
-    (survivor,) = [one for one in document["defects"] if one["fate"] == "survived"]
-    assert {one["claim"] for one in survivor["attempts"]} == {CLAIM, "F-TOY-SUM-002"}
+    assert all(
+        defect["attempts"][-1]["fate"] == "killed" for defect in document["defects"] if defect["fate"] == "killed"
+    )
+    (survivor,) = [defect for defect in document["defects"] if defect["fate"] == "survived"]
+    assert {attempt["claim"] for attempt in survivor["attempts"]} == {CLAIM, "F-TOY-SUM-002"}
 
 
 def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
@@ -335,9 +337,9 @@ def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
     marks["missed"] = [{**about, "after": "if len(items) >= 1000:"}]
     (folder / "contracts" / CLAIM / "equivalent.json").write_text(json.dumps({"id": CLAIM, **marks}))
     _, document, _ = plant(folder, other)
-    found = {one["after"]: one for one in document["defects"]}
+    found = {defect["after"]: defect for defect in document["defects"]}
     killed = found["if len(items) > 1001:"]
-    assert (killed["fate"], [one["claim"] for one in killed["attempts"]]) == ("killed", [other])
+    assert (killed["fate"], [attempt["claim"] for attempt in killed["attempts"]]) == ("killed", [other])
     survivor = found["if len(items) >= 1000:"]
     assert (survivor["fate"], survivor["missed"]) == ("survived", about["reason"])
 

@@ -15,9 +15,9 @@ def planted(text: str) -> dict[str, set[str]]:
     """The changed lines of a source, by operator."""
     content = text.encode()
     found: dict[str, set[str]] = {}
-    for one in defects("toy.py", content):
-        compile(one.planted(content), "toy.py", "exec")
-        found.setdefault(one.operator, set()).add(one.after)
+    for defect in defects("toy.py", content):
+        compile(defect.planted(content), "toy.py", "exec")
+        found.setdefault(defect.operator, set()).add(defect.after)
     return found
 
 
@@ -99,8 +99,8 @@ def test_operators(line: str, operator: str, becomes: set[str]) -> None:
 def test_operators_of_kernels(line: str, operator: str, becomes: set[str]) -> None:
     """Kernels in their own files and in strings of Python are changed."""
     beside: dict[str, set[str]] = {}
-    for one in defects("toy.cu", f"{line}\n".encode()):
-        beside.setdefault(one.operator, set()).add(one.after)
+    for defect in defects("toy.cu", f"{line}\n".encode()):
+        beside.setdefault(defect.operator, set()).add(defect.after)
     assert beside[operator] == becomes
     inside = planted(f'K = ("""__global__ void é() {{\n{line}\n}}""")\n')
     assert inside[operator] == becomes
@@ -133,11 +133,11 @@ def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
     """A defect has a name, a place, and a patch of one range of lines."""
     content = b"class A:\n    def f(self, x):\n        return g(\n            x, 1,\n        )\n"
     found = defects("a/b.py", content)
-    assert [one.id for one in found] == [
+    assert [defect.id for defect in found] == [
         "a/b.py:3:remembered-result:0", "a/b.py:3:remembered-result:1", "a/b.py:4:swapped-arguments:0",
         "a/b.py:4:constant:0",
     ]  # fmt: skip
-    assert {one.within for one in found} == {"A.f"}
+    assert {defect.within for defect in found} == {"A.f"}
     assert (found[3].before, found[3].after) == ("x, 1,", "x, 2,")
     changed = [line for line in found[3].patch(content).splitlines() if line[:1] in "+-"]
     assert changed == ["--- a/a/b.py", "+++ b/a/b.py", "-            x, 1,", "+            x, 2,"]

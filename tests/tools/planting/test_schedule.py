@@ -34,9 +34,9 @@ def test_every_beginning_is_a_fair_sample() -> None:
     """Each operator of each file has its share, rounded to whole defects, with any seed."""
     for seed in range(5):
         order = stratified(FOUND, seed)
-        assert sorted(one.id for one in order) == sorted(one.id for one in FOUND)
-        whole = Counter((one.file, one.operator) for one in order)
-        tenth = Counter((one.file, one.operator) for one in order[: len(order) // 10])
+        assert sorted(defect.id for defect in order) == sorted(defect.id for defect in FOUND)
+        whole = Counter((defect.file, defect.operator) for defect in order)
+        tenth = Counter((defect.file, defect.operator) for defect in order[: len(order) // 10])
         assert all(abs(tenth[stratum] - count / 10) <= 1.5 for stratum, count in whole.items())
     assert stratified(FOUND, 0) == stratified(reversed(FOUND), 0) != stratified(FOUND, 1)
 
@@ -47,9 +47,9 @@ def test_a_sample_and_its_parts() -> None:
     assert Sample(limit=12).of(FOUND, 0)[:9] == some
     parts = [Sample(limit=9, part=(place, 3)).of(FOUND, 0) for place in (1, 2, 3)]
     assert [len(part) for part in parts] == [3, 3, 3]
-    assert {one.id for part in parts for one in part} == {one.id for one in some}
-    only = {(one.file, one.within, one.before, one.after) for one in FOUND if one.file == "b.py"}
-    assert {one.file for one in Sample(limit=9, only=only).of(FOUND, 0)} == {"b.py"}
+    assert {defect.id for part in parts for defect in part} == {defect.id for defect in some}
+    only = {(defect.file, defect.within, defect.before, defect.after) for defect in FOUND if defect.file == "b.py"}
+    assert {defect.file for defect in Sample(limit=9, only=only).of(FOUND, 0)} == {"b.py"}
 
 
 def of(defect: Defect) -> Planted:
@@ -58,29 +58,29 @@ def of(defect: Defect) -> Planted:
 
 def schedule(*tried: Defect) -> Schedule:
     """Two claims that both reach every defect. One is four times as quick."""
-    return Schedule([of(one) for one in tried], {"slow": 4.0, "quick": 1.0})
+    return Schedule([of(defect) for defect in tried], {"slow": 4.0, "quick": 1.0})
 
 
 def test_the_first_kill_settles_a_defect() -> None:
     """The quick claim comes first. Two claims try one defect at once only if all defects are being tried."""
     work = schedule(FIRST, SECOND)
     tasks = [work.next(("slow", "quick")) for _ in range(4)]
-    assert tasks == [(of(one), claim) for claim in ("quick", "slow") for one in (FIRST, SECOND)]
+    assert tasks == [(of(defect), claim) for claim in ("quick", "slow") for defect in (FIRST, SECOND)]
     assert (work.next(("slow", "quick")), work.left) == (None, 2)
     assert work.add(FIRST, Attempt("quick", KILLED, seconds=1.0), "quick")
     assert not work.add(FIRST, Attempt("slow", SURVIVED, seconds=4.0), "slow")
     assert not work.add(SECOND, Attempt("quick", SURVIVED, seconds=1.0), "quick")
     assert work.add(SECOND, Attempt("slow", SURVIVED, seconds=4.0), "slow")
-    assert [one.fate for one in work.attempts(SECOND)] == [SURVIVED, SURVIVED]
+    assert [attempt.fate for attempt in work.attempts(SECOND)] == [SURVIVED, SURVIVED]
     assert work.left == 0
 
 
 def test_the_claim_that_kills_in_a_file_comes_first_there() -> None:
     """After nine defects that only the slow claim killed, it tries the tenth first."""
     work = schedule(*FOUND[:10])
-    for one in FOUND[:9]:
-        work.remember(one, Attempt("quick", SURVIVED, seconds=1.0))
-        work.remember(one, Attempt("slow", KILLED, seconds=4.0))
+    for defect in FOUND[:9]:
+        work.remember(defect, Attempt("quick", SURVIVED, seconds=1.0))
+        work.remember(defect, Attempt("slow", KILLED, seconds=4.0))
     assert work.next(("slow", "quick")) == (of(FOUND[9]), "slow")
 
 

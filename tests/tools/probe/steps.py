@@ -228,7 +228,7 @@ def unseen(kind: str) -> Callable[[], None]:
 def trains_by_samples() -> Callable[[], None]:
     """Gradients of each sample, checks of finiteness, and a report of memory."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).cuda()
-    weights = {name: one.detach() for name, one in model.named_parameters()}
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
     inputs = torch.randn(16, 64, device="cuda")
 
     def loss(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -236,10 +236,10 @@ def trains_by_samples() -> Callable[[], None]:
 
     def step() -> None:
         gradients = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, inputs)
-        for name, one in weights.items():
+        for name, weight in weights.items():
             if not torch.isfinite(gradients[name]).all() or gradients[name].isnan().any():
                 raise ValueError(name)
-            one.sub_(gradients[name].mean(0))
+            weight.sub_(gradients[name].mean(0))
         assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] >= torch.cuda.memory_allocated(device=0)
         torch.cuda.memory_summary()
 

@@ -177,7 +177,7 @@ def _with_transformers(folder: Path) -> Callable[[], Any]:
 
 
 def test_its_train_is_a_step(tmp_path: Path) -> None:
-    weights = sum(one.numel() * 4 for one in _model().parameters())
+    weights = sum(parameter.numel() * 4 for parameter in _model().parameters())
     owners = predict(_with_transformers, tmp_path).by_owner
     assert weights <= owners["parameters"] <= weights + 4096  # blocks are multiples of 512 bytes
     assert 2 * weights <= owners["optimizer"] <= 2 * weights + 16384

@@ -26,8 +26,8 @@ def test_one_real_rank_holds_what_two_simulated_ones_hold_together() -> None:
         step, optimizer = steps.sharded_with_optimizer(256, "cpu")
         step()
         states = [value for state in optimizer.state.values() for name, value in state.items() if name != "step"]
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        held = [sum(one.to_local().nbytes for one in tensors) for tensors in (parameters, states)]
+        parameters = [param for group in optimizer.param_groups for param in group["params"]]
+        held = [sum(tensor.to_local().nbytes for tensor in tensors) for tensors in (parameters, states)]
     finally:
         torch.distributed.destroy_process_group()
     owners = predict(steps.sharded, 256, ranks=2).by_owner

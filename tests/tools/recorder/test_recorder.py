@@ -58,10 +58,10 @@ def test_what_an_image_is_follows_from_its_content(fakes: Fakes) -> None:
     seen = fakes.run("images", arguments).seen
     found = [event for event in seen.events if event["event"] == "module"]
     assert [
-        (one["form"], one["needs_jit"], one["machine_code"], one["ptx"]) for one in found
+        (load["form"], load["needs_jit"], load["machine_code"], load["ptx"]) for load in found
     ] == [tuple(image[1:]) for image in IMAGES.values()]  # fmt: skip
-    assert {one["device"] for one in found} == {90}
-    digests = {name: one.get("sha256") for name, one in zip(IMAGES, found, strict=True)}
+    assert {load["device"] for load in found} == {90}
+    digests = {name: load.get("sha256") for name, load in zip(IMAGES, found, strict=True)}
     for name in ("ptx", "both", "ptx-only"):
         assert digests[name] == hashlib.sha256(IMAGES[name][0]).hexdigest()
 

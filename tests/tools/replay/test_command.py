@@ -136,7 +136,7 @@ def test_exactly_the_case_is_run(refuted: tuple[Path, Path]) -> None:
     assert_follows_schema("replay", document)
     assert (done.returncode, document["outcome"]) == (ExitStatus.FAIL, "FAIL")
     assert document["counterexample"] == counterexample(bundle)
-    (clause,) = [one for one in document["clauses"] if one["id"] == "errors[].maximum"]
+    (clause,) = [clause for clause in document["clauses"] if clause["id"] == "errors[].maximum"]
     assert clause["value"] == 1  # by which this subject is off on every case
 
 

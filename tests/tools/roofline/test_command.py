@@ -63,7 +63,7 @@ def test_a_peak_below_what_a_kernel_reached_is_an_error(monkeypatch: pytest.Monk
     assert done.return_value == ExitStatus.FAIL
     document = json.loads(done.stdout)
     assert problems("roofline", document) == []
-    assert [one["operator"] for one in document["step"]["above_peak"]] == ["aten::mm"]
+    assert [operator["operator"] for operator in document["step"]["above_peak"]] == ["aten::mm"]
     assert document["step"]["kernels"][0]["share"] is None
 
 

@@ -27,9 +27,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keep(folder: Path, name: str, memory: float, product: float, age: float = 0.0, kind: str = "cuda") -> Path:
     """Keep a result, as `harness.tools.roofline.ceiling_cache` does; rates as shares of the reference's."""
-    rates = {one: memory * REFERENCE["memory"] * share for one, share in (("copy", 1.0), ("read", 0.9), ("write", 0.8))}
+    rates = {arm: memory * REFERENCE["memory"] * share for arm, share in (("copy", 1.0), ("read", 0.9), ("write", 0.8))}
     rates["product bfloat16"] = product * REFERENCE["product bfloat16"]
-    roofs = {one: Roof(one, rate, rate, "an arm") for one, rate in rates.items()}
+    roofs = {arm: Roof(arm, rate, rate, "an arm") for arm, rate in rates.items()}
     told = replace(ROOFS, device={**ROOFS.device, "kind": kind, "name": name}, roofs=roofs)
     file = folder / f"{kind}-{len(list(folder.iterdir())):016x}.json"
     strictjson.dump({"format": 1, **told.as_json(), "step": None}, file)

@@ -113,7 +113,7 @@ def test_the_kernels_of_a_step_on_this_processor() -> None:
     left, right = torch.randn(64, 32), torch.randn(32, 16)
     seconds, found = profiled(lambda: (left @ right).relu(), "cpu")
     assert seconds > 0
-    (product,) = [one for one in found if one.operator == "aten::mm"]
+    (product,) = [defect for defect in found if defect.operator == "aten::mm"]
     assert product.work == Work(2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16), "float32", True)
     assert product.calls == 1
 
@@ -142,7 +142,9 @@ def test_kernels_of_a_gpu_belong_to_the_operator_that_launched_them() -> None:
         event("gpu_memset", "Memset (Device)", 18, 1),
         event("kernel", "no operator", 19, 2),
     ]
-    found = {one.name: (one.operator, round(one.seconds * 1e6), one.work) for one in kernels(events, "cuda")}
+    found = {
+        kernel.name: (kernel.operator, round(kernel.seconds * 1e6), kernel.work) for kernel in kernels(events, "cuda")
+    }
     assert found["gemm"] == ("aten::mm", 14, Work(2 * 8 * 16 * 4, 2 * (128 + 64 + 32), "bfloat16", True))
     assert found["rows"] == ("LinearCrossEntropy", 3, None)
     assert found["no operator"] == ("", 2, None)
@@ -154,4 +156,7 @@ def test_an_operator_of_a_cpu_counts_without_the_operators_that_it_calls() -> No
         event("cpu_op", "aten::mm", 1, 8),
         event("cpu_op", "aten::t", 0, 1),
     ]
-    assert {one.operator: round(one.seconds * 1e6) for one in kernels(events, "cpu")} == {"aten::mm": 8, "aten::t": 1}
+    assert {kernel.operator: round(kernel.seconds * 1e6) for kernel in kernels(events, "cpu")} == {
+        "aten::mm": 8,
+        "aten::t": 1,
+    }

@@ -28,7 +28,7 @@ def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ca
 
         def calls(name: str) -> list[list[str]]:
             log = place / f"{name}.calls"
-            return [one.splitlines() for one in log.read_text().split("\n\n")[:-1]] if log.exists() else []
+            return [call.splitlines() for call in log.read_text().split("\n\n")[:-1]] if log.exists() else []
 
         return calls
 

@@ -125,20 +125,20 @@ def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path)
     claims = [named(contract, number) for number in range(4)]
     together = threading.Barrier(len(claims), timeout=20)
 
-    def submit(one: Contract) -> Told:
-        late = 0.3 if one is claims[0] else 0.0
-        lines = ["no event", *ends(one)]
+    def submit(contract: Contract) -> Told:
+        late = 0.3 if contract is claims[0] else 0.0
+        lines = ["no event", *ends(contract)]
         return Told(lines, ["a word"], during=lambda: (together.wait(), time.sleep(late)))
 
     heard = dispatched(submit, *claims)
-    ids = [one.record.id for one in heard.events if isinstance(one, events.ClaimFinished)]
-    assert ids == [one.id for one in claims] == [one.id for one in heard.finished.records]
+    ids = [event.record.id for event in heard.events if isinstance(event, events.ClaimFinished)]
+    assert ids == [claim.id for claim in claims] == [record.id for record in heard.finished.records]
     assert heard.kinds() == [
         events.RunStarted, *[events.ClaimPlanned, events.ClaimFinished] * 4, events.RunFinished,
     ]  # fmt: skip
     assert sorted(heard.remarks) == ["a word"] * 4 + ["no event"] * 4
     assert (heard.finished.declared, heard.finished.interrupted) == (4, False)
-    assert heard.events[0] == events.RunStarted(tuple(one.id for one in claims))
+    assert heard.events[0] == events.RunStarted(tuple(claim.id for claim in claims))
 
 
 def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,14 +155,14 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
             running[0] -= 1
 
     claims = [named(contract, number) for number in range(5)]
-    heard = dispatched(lambda one: Told(ends(one), during=during), *claims)
+    heard = dispatched(lambda claim: Told(ends(claim), during=during), *claims)
     assert (len(heard.finished.records), most[0]) == (5, 2)
 
 
 def test_a_job_without_a_verdict(contract: Contract) -> None:
     """The claim is NOT_MEASURED with Slurm's words. A plan that was already reported is not reported again."""
     for lines in ([], [encode(planned(contract))]):
-        heard = dispatched(lambda one, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
+        heard = dispatched(lambda claim, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
         (only,) = heard.finished.records
         assert only.verdict is Verdict.NOT_MEASURED
         assert only.reason is not None
@@ -173,7 +173,7 @@ def test_a_job_without_a_verdict(contract: Contract) -> None:
 def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
     """The claim is NOT_MEASURED, and the reason has the error."""
 
-    def submit(one: Contract) -> Told:
+    def submit(contract: Contract) -> Told:
         raise OSError("no srun")
 
     (only,) = dispatched(submit, contract).finished.records
@@ -185,27 +185,27 @@ def test_a_bundle_that_is_not_seen_here(contract: Contract, monkeypatch: pytest.
     """The dispatcher waits some time for a shared file system to show the bundle."""
     attempts = itertools.count(1)
 
-    def late(one: Contract, run: str) -> JudgedBundle:
+    def late(contract: Contract, run: str) -> JudgedBundle:
         if next(attempts) < 4:
             raise FileNotFoundError(2, "", run)
-        return judged()(one, run)
+        return judged()(contract, run)
 
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 20.0)
-    heard = dispatched(lambda one: Told(ends(one)), contract, judged=late)
+    heard = dispatched(lambda claim: Told(ends(claim)), contract, judged=late)
     assert heard.finished.records == (record(contract),)
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.0)
     attempts = itertools.count(1)
-    (only,) = dispatched(lambda one: Told(ends(one)), contract, judged=late).finished.records
+    (only,) = dispatched(lambda claim: Told(ends(claim)), contract, judged=late).finished.records
     assert only.verdict is Verdict.NOT_MEASURED
 
 
 def test_a_bundle_that_is_refused(contract: Contract) -> None:
     """The claim is NOT_MEASURED, with the reason."""
 
-    def refuses(one: Contract, run: str) -> JudgedBundle:
+    def refuses(contract: Contract, run: str) -> JudgedBundle:
         raise BundleRefused(f"{run} is unsound")
 
-    (only,) = dispatched(lambda one: Told(ends(one)), contract, judged=refuses).finished.records
+    (only,) = dispatched(lambda claim: Told(ends(claim)), contract, judged=refuses).finished.records
     assert (only.verdict, only.reason) == (
         Verdict.NOT_MEASURED,
         Reason(ReasonCode.NOTHING_RAN, text="run is unsound"),
@@ -216,19 +216,21 @@ def test_the_trials_of_a_bundle(contract: Contract) -> None:
     """The results of the trials are those of the bundle, too."""
     told = events.TrialFinished(contract.id, events.SUBJECT, judge(contract, observe(healthy())), None, 1.0)
     finished = events.ClaimFinished(record(contract), Path("run"))
-    heard = dispatched(lambda one: Told(ends(one)), contract, judged=lambda one, run: JudgedBundle((told,), finished))
+    heard = dispatched(
+        lambda claim: Told(ends(claim)), contract, judged=lambda claim, run: JudgedBundle((told,), finished)
+    )
     assert heard.events[-3:-1] == [told, finished]
 
 
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
     """The event says why there is no bundle, so the dispatcher does not look for one."""
-    (only,) = dispatched(lambda one: Told(ends(one, "a scaffold")), contract).finished.records
+    (only,) = dispatched(lambda claim: Told(ends(claim, "a scaffold")), contract).finished.records
     assert only.reason == Reason(ReasonCode.NOTHING_RAN, text="a scaffold")
 
 
 def test_events_of_other_claims_are_remarks(contract: Contract) -> None:
     other = named(contract, 7)
-    heard = dispatched(lambda one: Told([*ends(other), encode(events.Remarked(other.id, "hm"))]), contract)
+    heard = dispatched(lambda claim: Told([*ends(other), encode(events.Remarked(other.id, "hm"))]), contract)
     assert len(heard.remarks) == 3
     assert heard.finished.records[0].verdict is Verdict.NOT_MEASURED
 
@@ -241,7 +243,7 @@ def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status
     """
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
     told = judged(reason=why)
-    (only,) = dispatched(lambda one: Told(ends(one), status=status), contract, judged=told).finished.records
+    (only,) = dispatched(lambda claim: Told(ends(claim), status=status), contract, judged=told).finished.records
     by_slurm = Reason(ReasonCode.JOB_ENDED, text="Slurm job 12 TIMEOUT", cause=why)
     assert only.reason == (by_slurm if status is ExitStatus.INTERRUPTED else why)
 
@@ -268,10 +270,10 @@ def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest
             time.sleep(0.01)
         time.sleep(0.5)  # the dispatcher looks several times
 
-    def submit(one: Contract) -> Told:
-        lines = ends(one) if next(first, False) else []
-        jobs[one.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=during)
-        return jobs[one.id]
+    def submit(contract: Contract) -> Told:
+        lines = ends(contract) if next(first, False) else []
+        jobs[contract.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=during)
+        return jobs[contract.id]
 
     heard = dispatched(submit, *claims, judged=judged(reason=why))
     assert heard.finished.interrupted
@@ -293,7 +295,7 @@ def test_a_user_who_does_not_wait(contract: Contract) -> None:
         over.wait(20)
 
     job = Told(during=during)
-    heard = dispatched(lambda one: job, contract)
+    heard = dispatched(lambda claim: job, contract)
     over.set()
     assert job.asked == ["interrupt", "cancel"]
     assert heard.finished.interrupted

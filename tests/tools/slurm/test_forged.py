@@ -49,7 +49,10 @@ class Forgery:
 
     def __init__(self, folder: Path, output: Path) -> None:
         self.folder, self.output = folder, output
-        of = {json.loads((one / "environment.json").read_text())["variables"][NAME]: one for one in self.bundles()}
+        of = {
+            json.loads((bundle / "environment.json").read_text())["variables"][NAME]: bundle
+            for bundle in self.bundles()
+        }
         self.bundle, self.earlier = of[RUN], of["an-earlier-run"]
         (self.other,) = (folder / "evidence" / "TOY-1" / OTHER).iterdir()
 
@@ -58,7 +61,7 @@ class Forgery:
 
     def sealed(self) -> list[str]:
         """The names of all folders below the evidence."""
-        return sorted(str(one) for one in (self.folder / "evidence" / "TOY-1").rglob("*") if one.is_dir())
+        return sorted(str(path) for path in (self.folder / "evidence" / "TOY-1").rglob("*") if path.is_dir())
 
     def tell(self, *lines: str | dict[str, Any]) -> None:
         """Write events."""
@@ -99,7 +102,7 @@ def test_the_verdict_is_that_of_the_bundle(forgery: Forgery) -> None:
     forgery.tell(forgery.ended())
     before = forgery.bundles()
     finished, _ = forgery.run()
-    assert [one.verdict for one in finished.records] == [Verdict.PASS]
+    assert [record.verdict for record in finished.records] == [Verdict.PASS]
     assert forgery.bundles() == before
 
 
@@ -169,54 +172,56 @@ def trial(forgery: Forgery) -> dict[str, Any]:
 
 
 FORGERIES: dict[str, Callable[[Forgery], Any]] = {
-    "no event": lambda one: [],
-    "finished, no bundle": lambda one: finished(one, None),
-    "finished, /etc": lambda one: finished(one, "/etc"),
-    "finished, its bundle": lambda one: finished(one, str(one.bundle)),
+    "no event": lambda forgery: [],
+    "finished, no bundle": lambda forgery: finished(forgery, None),
+    "finished, /etc": lambda forgery: finished(forgery, "/etc"),
+    "finished, its bundle": lambda forgery: finished(forgery, str(forgery.bundle)),
     "a trial that passes": trial,
-    "no such bundle": lambda one: one.ended("2026-01-01T000000Z-cpu-000000"),
-    "no name": lambda one: one.ended(""),
-    "this folder": lambda one: one.ended("."),
-    "the folder above": lambda one: one.ended(".."),
-    "/etc": lambda one: one.ended("/etc"),
-    "a way out": lambda one: one.ended(f"../{OTHER}/{one.other.name}"),
-    "NUL": lambda one: one.ended("a\0b"),
-    "half a surrogate pair": lambda one: one.ended("\udc80"),
-    "a long name": lambda one: one.ended("a" * 100_000),
-    "no text": lambda one: {**one.ended(), "run": 7},
-    "no run": lambda one: {"event": "ClaimEnded", "id": CLAIM},
-    "one field more": lambda one: one.ended(verdict="PASS"),
-    "capital letters": lambda one: one.ended(one.bundle.name.upper()),
-    "said to be unsealed": lambda one: one.ended(unsealed="it passed"),
-    "another claim's event": lambda one: one.ended(one.other.name, id=OTHER),
-    "another claim's bundle": lambda one: one.ended(one.other.name),
-    "another claim's bundle, copied": lambda one: copied(one, one.other),
-    "another claim's bundle, copied and renamed": lambda one: copied(one, one.other, id=CLAIM, run=one.bundle.name),
-    "an earlier run": lambda one: one.ended(one.earlier.name),
-    "an earlier run, copied": lambda one: copied(one, one.earlier),
-    "an earlier run, copied and renamed": lambda one: copied(one, one.earlier, run=one.bundle.name),
-    "an earlier run after the end": lambda one: [one.ended(), one.ended(one.earlier.name)],
-    "no such bundle after the end": lambda one: [one.ended(), one.ended("gone"), one.ended("gone")],
-    "renamed": lambda one: renamed(one, "renamed"),
-    "unfinished": lambda one: renamed(one, f".unfinished-{one.bundle.name}"),
-    "a linked bundle": lambda one: elsewhere(one, one.bundle),
-    "a linked claim": lambda one: elsewhere(one, one.bundle.parent),
-    "a linked issue": lambda one: elsewhere(one, one.bundle.parent.parent),
-    "a file": lambda one: (shutil.rmtree(one.bundle), one.bundle.write_text("PASS"), None)[-1],
-    "a pipe": lambda one: (shutil.rmtree(one.bundle), os.mkfifo(one.bundle), None)[-1],
-    "an empty folder": lambda one: (shutil.rmtree(one.bundle), one.bundle.mkdir(), None)[-1],
-    "record: a pipe": lambda one: unlinked(one, os.mkfifo),
-    "record: a link": lambda one: unlinked(one, lambda path: path.symlink_to(one.earlier / "record.json")),
-    "record: /dev/zero": lambda one: unlinked(one, lambda path: path.symlink_to("/dev/zero")),
+    "no such bundle": lambda forgery: forgery.ended("2026-01-01T000000Z-cpu-000000"),
+    "no name": lambda forgery: forgery.ended(""),
+    "this folder": lambda forgery: forgery.ended("."),
+    "the folder above": lambda forgery: forgery.ended(".."),
+    "/etc": lambda forgery: forgery.ended("/etc"),
+    "a way out": lambda forgery: forgery.ended(f"../{OTHER}/{forgery.other.name}"),
+    "NUL": lambda forgery: forgery.ended("a\0b"),
+    "half a surrogate pair": lambda forgery: forgery.ended("\udc80"),
+    "a long name": lambda forgery: forgery.ended("a" * 100_000),
+    "no text": lambda forgery: {**forgery.ended(), "run": 7},
+    "no run": lambda forgery: {"event": "ClaimEnded", "id": CLAIM},
+    "one field more": lambda forgery: forgery.ended(verdict="PASS"),
+    "capital letters": lambda forgery: forgery.ended(forgery.bundle.name.upper()),
+    "said to be unsealed": lambda forgery: forgery.ended(unsealed="it passed"),
+    "another claim's event": lambda forgery: forgery.ended(forgery.other.name, id=OTHER),
+    "another claim's bundle": lambda forgery: forgery.ended(forgery.other.name),
+    "another claim's bundle, copied": lambda forgery: copied(forgery, forgery.other),
+    "another claim's bundle, copied and renamed": lambda forgery: copied(
+        forgery, forgery.other, id=CLAIM, run=forgery.bundle.name
+    ),
+    "an earlier run": lambda forgery: forgery.ended(forgery.earlier.name),
+    "an earlier run, copied": lambda forgery: copied(forgery, forgery.earlier),
+    "an earlier run, copied and renamed": lambda forgery: copied(forgery, forgery.earlier, run=forgery.bundle.name),
+    "an earlier run after the end": lambda forgery: [forgery.ended(), forgery.ended(forgery.earlier.name)],
+    "no such bundle after the end": lambda forgery: [forgery.ended(), forgery.ended("gone"), forgery.ended("gone")],
+    "renamed": lambda forgery: renamed(forgery, "renamed"),
+    "unfinished": lambda forgery: renamed(forgery, f".unfinished-{forgery.bundle.name}"),
+    "a linked bundle": lambda forgery: elsewhere(forgery, forgery.bundle),
+    "a linked claim": lambda forgery: elsewhere(forgery, forgery.bundle.parent),
+    "a linked issue": lambda forgery: elsewhere(forgery, forgery.bundle.parent.parent),
+    "a file": lambda forgery: (shutil.rmtree(forgery.bundle), forgery.bundle.write_text("PASS"), None)[-1],
+    "a pipe": lambda forgery: (shutil.rmtree(forgery.bundle), os.mkfifo(forgery.bundle), None)[-1],
+    "an empty folder": lambda forgery: (shutil.rmtree(forgery.bundle), forgery.bundle.mkdir(), None)[-1],
+    "record: a pipe": lambda forgery: unlinked(forgery, os.mkfifo),
+    "record: a link": lambda forgery: unlinked(forgery, lambda path: path.symlink_to(forgery.earlier / "record.json")),
+    "record: /dev/zero": lambda forgery: unlinked(forgery, lambda path: path.symlink_to("/dev/zero")),
     "record: a terabyte": huge,
     "record: deep": raw("record.json", b"[" * 1_000_000),
-    "manifest: gone": lambda one: unlinked(one, str, "MANIFEST.sha256"),
+    "manifest: gone": lambda forgery: unlinked(forgery, str, "MANIFEST.sha256"),
     "observation: nothing measured": fails_with_the_words_of_a_pass,
-    "a byte changed": lambda one: (one.bundle / "environment.json").open("a").write("\n"),
+    "a byte changed": lambda forgery: (forgery.bundle / "environment.json").open("a").write("\n"),
     "environment: another run": edited("environment.json", "variables", NAME, "another"),
-    "output: garbage": lambda one: one.output.write_bytes(b"\xff\x00" * 1000 + b"\n"),
-    "output: deep": lambda one: one.tell(f'"{CLAIM}"' + "[" * 1_000_000),
-    "output: cut short": lambda one: one.output.write_text(json.dumps(one.ended())[:-5]),
+    "output: garbage": lambda forgery: forgery.output.write_bytes(b"\xff\x00" * 1000 + b"\n"),
+    "output: deep": lambda forgery: forgery.tell(f'"{CLAIM}"' + "[" * 1_000_000),
+    "output: cut short": lambda forgery: forgery.output.write_text(json.dumps(forgery.ended())[:-5]),
 }
 
 
@@ -232,5 +237,5 @@ def test_no_forgery_passes(forgery: Forgery, forge: Callable[[Forgery], Any]) ->
     (record,) = finished.records
     assert exit_status([record.verdict]) == ExitStatus.NOT_MEASURED
     assert not record.proven
-    assert not any(isinstance(one, events.TrialFinished) for one in heard)
+    assert not any(isinstance(event, events.TrialFinished) for event in heard)
     assert forgery.sealed() == before

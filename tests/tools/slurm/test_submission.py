@@ -48,11 +48,11 @@ def test_the_profile_whose_resources_are_asked_for(contract: Contract, request_:
 )
 def test_the_time_of_a_job(contract: Contract, request_: RunRequest, minutes: int) -> None:
     """The time is the sum of all trials, and ten minutes more."""
-    one = claim(contract)
-    mutants = tuple(replace(one.mutants[0], id=name) for name in ("a", "b"))
-    assert Submission(Path(), Path(), request_).minutes(replace(one, mutants=mutants)) == minutes
-    longer = replace(one.profiles["full"], seconds=120.1)
-    assert Submission(Path(), Path(), ANY).minutes(replace(one, mutants=mutants, profiles={"full": longer})) == 17
+    submitted = claim(contract)
+    mutants = tuple(replace(submitted.mutants[0], id=name) for name in ("a", "b"))
+    assert Submission(Path(), Path(), request_).minutes(replace(submitted, mutants=mutants)) == minutes
+    longer = replace(submitted.profiles["full"], seconds=120.1)
+    assert Submission(Path(), Path(), ANY).minutes(replace(submitted, mutants=mutants, profiles={"full": longer})) == 17
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_the_resources_of_a_job(
 ) -> None:
     """The job gets GPUs if the profile needs them, the compute capability, and a processor for each trial at a time."""
     clients(sinfo="echo sm_90,ib; echo sm_121")
-    one = replace(claim(contract, **requires), target={})
-    assert Submission(Path(), Path(), request_).needs(one) == asked
+    submitted = replace(claim(contract, **requires), target={})
+    assert Submission(Path(), Path(), request_).needs(submitted) == asked
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def lines(**changed: Any) -> list[str]:
         ended = {"test": name, "outcome": "passed", "reason": "", "held": {"t.py:3:4": 2, "t.py:4:4": 1}}
         told.append({**ended, **changed.get(name, {})})
     told.append({"end": 0, "files": ["t.py"]})
-    return [json.dumps(one) for one in told]
+    return [json.dumps(event) for event in told]
 
 
 def test_lines_state_what_ran() -> None:

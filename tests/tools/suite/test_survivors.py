@@ -85,7 +85,7 @@ def test_a_suite_that_fails_without_a_mutant(tmp_path: Path) -> None:
 def test_the_budget_ends_it(tmp_path: Path) -> None:
     """Mutants that were not tried are counted. Without any, there is no score."""
     score = _tried(tmp_path, _FAR, "    pass\n", budget=0)
-    fates = Counter(one.fate for one in score.mutants)
+    fates = Counter(mutant.fate for mutant in score.mutants)
     assert fates.keys() == {"not tried", "not reached"}
     assert fates["not reached"] == 1
     with pytest.raises(NotMeasured):

@@ -61,7 +61,7 @@ def tried(root: Path, test: str) -> tuple[list[str], int]:
 )
 def test_what_a_suite_does_not_notice(tmp_path: Path, test: str, unnoticed: list[str]) -> None:
     """A result that no test reaches is not tried."""
-    assert tried(tmp_path, test) == ([f"src/toy/__init__.py:6 {one}" for one in unnoticed], 3)
+    assert tried(tmp_path, test) == ([f"src/toy/__init__.py:6 {place}" for place in unnoticed], 3)
 
 
 def test_a_suite_that_reaches_nothing(tmp_path: Path) -> None:

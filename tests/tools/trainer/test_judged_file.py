@@ -76,7 +76,7 @@ def judgment_of(project: Project, name: str, text: str, folder: Path) -> Judgmen
 
 def refuted(project: Project, name: str, text: str, folder: Path) -> list[str]:
     """The clauses that a batch file violates."""
-    return [one.id for one in judgment_of(project, name, text, folder).with_outcome(Outcome.FAIL)]
+    return [clause.id for clause in judgment_of(project, name, text, folder).with_outcome(Outcome.FAIL)]
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_what_the_file_does_not_state_is_not_measured(text: str, project: Projec
     """A number that the file does not state is no failure."""
     judgment = judgment_of(project, "F-SLURM-GPU-TASK-001", text, tmp_path)
     assert not judgment.with_outcome(Outcome.FAIL)
-    assert "tasks_without_gpu[].maximum" in [one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)]
+    assert "tasks_without_gpu[].maximum" in [clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)]

@@ -90,5 +90,5 @@ def watch_words(root: Path, *options: str, steps: int = 60, every: int = 20) -> 
 def bundles(evidence: Path) -> list[Bundle]:
     """The bundles below a folder, all of which are sound."""
     places = sorted(path.parent for path in evidence.glob("*/*/*/record.json"))
-    assert all(one.sound for one in verify_all(places))
+    assert all(bundle.sound for bundle in verify_all(places))
     return [Bundle(place) for place in places]

@@ -33,7 +33,7 @@ def job(steps: Sequence[dict[str, Any]], given: Given, **keys: Any) -> JobState:
 
 def refuted(found: JobState) -> set[str]:
     """The checks that refute."""
-    return {one.check for one in found.refutations}
+    return {refutation.check for refutation in found.refutations}
 
 
 def test_the_healthy_job_is_not_refuted() -> None:
@@ -49,7 +49,7 @@ def test_each_defect_is_refuted(defect: str) -> None:
     """The check that the defect names refutes it, as soon as the facts show it."""
     facts = planted(defect)
     found = state_of(facts, GIVEN)
-    mine = [one for one in found.refutations if one.check == DEFECTS[defect].violates]
+    mine = [refutation for refutation in found.refutations if refutation.check == DEFECTS[defect].violates]
     assert mine
     until = [fact for fact in facts if fact["at"] <= mine[0].at]
     assert DEFECTS[defect].violates in refuted(state_of(until, GIVEN))
@@ -62,12 +62,12 @@ SHOWN = {"name": "a job", "issue": "WATCH", "folder": "run", "is_local": True, "
 def test_a_contract_speaks_of_what_the_job_can_show(tmp_path: Path) -> None:
     """It declares what the checks measure, with a mutant for each. A loop names no device and no save that failed."""
     checks = {check.name for check in CHECKS}
-    assert {one.violates for one in DEFECTS.values()} == checks - {"gpu_unused"}
+    assert {defect.violates for defect in DEFECTS.values()} == checks - {"gpu_unused"}
     contract = contract_of(SHOWN, GIVEN, None, tmp_path / "facts", tmp_path)
     assert contract.id == "F-WATCH-A-JOB-001"
     shown = checks - {"gpu_unused", "device_other", "saves_failed", "stalled"}
     assert contract.measurements == {"steps_seen", *shown}
-    assert {one.violates[0].removesuffix(".maxItems") for one in contract.mutants} == shown
+    assert {mutant.violates[0].removesuffix(".maxItems") for mutant in contract.mutants} == shown
     trainer = load(project_of(tmp_path / "project") / "toy.toml")
     unknown = {**SHOWN, "folder": "", "roles": [], "recorder": "", "is_local": False, "is_ours": False}
     assert contract_of(unknown, Given(device="cpu"), trainer, tmp_path / "facts", tmp_path).measurements == {
@@ -122,16 +122,16 @@ def test_batches(batches: list[int], epochs: list[Any], is_refuted: bool) -> Non
 
 def test_a_run_that_resumes_at_a_checkpoint_may_go_back() -> None:
     """Step 21 may come after step 30 if there is a checkpoint of step 20; without one it is untrue."""
-    facts = [one for one in healthy() if one["at"] <= 30 and one["fact"] in ("job", "output", "checkpoint")]
-    again = [{**one, "at": one["at"] + 20} for one in facts if one["fact"] == "output" and one["at"] >= 21]
+    facts = [fact for fact in healthy() if fact["at"] <= 30 and fact["fact"] in ("job", "output", "checkpoint")]
+    again = [{**fact, "at": fact["at"] + 20} for fact in facts if fact["fact"] == "output" and fact["at"] >= 21]
     assert refuted(state_of([*facts, *again], GIVEN)) == set()
-    lost = [one for one in facts if one["fact"] != "checkpoint"]
+    lost = [fact for fact in facts if fact["fact"] != "checkpoint"]
     assert "steps_untrue" in refuted(state_of([*lost, *again], replace(GIVEN, checkpoint_every=None)))
 
 
 def test_fewer_steps_than_asked() -> None:
     """A run that ends well before its last step is untrue; one that something ended is not."""
-    facts = [one for one in healthy() if one["at"] <= 60]
+    facts = [fact for fact in healthy() if fact["at"] <= 60]
     for status, expected in ((0, {"steps_untrue"}), (143, set())):
         end = {"fact": "ended", "at": 61.0, "status": status, "how": "ended"}
         assert refuted(state_of([*facts, end], GIVEN)) == expected
@@ -139,8 +139,10 @@ def test_fewer_steps_than_asked() -> None:
 
 def test_a_frozen_tensor_need_not_move() -> None:
     """The trainer's file names what the run does not train."""
-    facts = [{**one, "frozen": "^layer"} if one["fact"] == "job" else one for one in planted("idle-optimizer")]
-    names = [one.why for one in state_of(facts, GIVEN).refutations if one.check == "checkpoints_unmoved"]
+    facts = [{**fact, "frozen": "^layer"} if fact["fact"] == "job" else fact for fact in planted("idle-optimizer")]
+    names = [
+        refutation.why for refutation in state_of(facts, GIVEN).refutations if refutation.check == "checkpoints_unmoved"
+    ]
     assert names
     assert "layer" not in names[0]
 
@@ -157,8 +159,8 @@ def test_a_frozen_tensor_need_not_move() -> None:
 )
 def test_a_job_that_works_does_not_stand_still(after: list[Fact], is_refuted: bool) -> None:
     """An evaluation may take long. What stands still prints nothing and does nothing, or is busy for far too long."""
-    facts = [one for one in healthy() if one["at"] <= 60]
-    late = [{**one, "at": 70.0 + 10 * number} for number, one in enumerate(after)]
+    facts = [fact for fact in healthy() if fact["at"] <= 60]
+    late = [{**fact, "at": 70.0 + 10 * number} for number, fact in enumerate(after)]
     assert ("stalled" in refuted(state_of([*facts, *late], GIVEN))) is is_refuted
 
 
@@ -166,7 +168,7 @@ def test_a_first_loss_of_zero() -> None:
     """Of a student it refutes at once if its gradient is 0, too: rounding may move the weights afterwards."""
     steps = [{"loss": 1e-9, "grad_norm": 1e-8}, *({"loss": 1e-4, "grad_norm": 1e-3} for _ in range(30))]
     found = job(steps, Given(), roles=["teacher"])
-    assert [(one.check, one.step) for one in found.refutations][:1] == [("losses_constant", 1)]
+    assert [(refutation.check, refutation.step) for refutation in found.refutations][:1] == [("losses_constant", 1)]
     for norm in (0.3, math.nan):
         steps[0] = {"loss": 0.0, "grad_norm": norm}
         found = job(steps[:5], Given(), roles=["teacher"])
@@ -178,20 +180,20 @@ def test_equal_rewards_are_no_constant_loss() -> None:
     norms = [0.0, 0.0, 0.3, 0.2, 0.0, 0.4, 0.0, 0.0, 0.0]
     assert refuted(job([{"loss": 0.0, "grad_norm": norm} for norm in norms], Given())) == set()
     found = job([{"loss": 0.0, "grad_norm": 0.0}] * 5, Given())
-    assert [one.step for one in found.refutations if one.check == "losses_constant"] == [5]
+    assert [refutation.step for refutation in found.refutations if refutation.check == "losses_constant"] == [5]
 
 
 def test_an_evaluation_is_no_collapse() -> None:
     """One long pause in a window does not count."""
-    late = [{**one, "at": one["at"] + (200.0 if one["at"] > 60 else 0.0)} for one in healthy()]
+    late = [{**fact, "at": fact["at"] + (200.0 if fact["at"] > 60 else 0.0)} for fact in healthy()]
     assert refuted(state_of(late, GIVEN)) == set()
 
 
 def test_pages_of_files_do_not_creep() -> None:
     """The kernel takes the memory of a mapped data set back."""
     facts = [
-        {**one, "rss_bytes": one["anonymous_bytes"] + one["at"] * 2**27} if one["fact"] == "usage" else one
-        for one in healthy()
+        {**fact, "rss_bytes": fact["anonymous_bytes"] + fact["at"] * 2**27} if fact["fact"] == "usage" else fact
+        for fact in healthy()
     ]
     assert refuted(state_of(facts, replace(GIVEN, predicted_bytes=None))) == set()
 
@@ -219,7 +221,7 @@ def test_whether_a_job_uses_the_gpu(
 ) -> None:
     """A sample from before the first use does not make the sealed verdict of a healthy job a FAIL."""
     facts: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records", "is_ours": True}]
-    facts += [{"fact": "usage", "at": float(at), "gpu_seen": one} for at, one in enumerate(samples)]
+    facts += [{"fact": "usage", "at": float(at), "gpu_seen": sample} for at, sample in enumerate(samples)]
     facts += [{"fact": "driver", "at": 9.0, "file": "7.jsonl", "offset": 9, "ready": 1, "launches": launches}]
     facts += [{"fact": "ended", "at": 9.5, "status": 0, "how": "ended with status 0"}] if is_over else []
     assert state_of(facts, Given(device="cuda")).seen_on_gpu is seen
@@ -229,9 +231,9 @@ def test_a_gpu_that_is_not_used() -> None:
     """The driver lists no process of the job, or the GPU does nothing."""
     given = replace(GIVEN, device="cuda")
     seen = {False: {"gpu_unused"}, None: set(), True: set()}
-    for one, expected in seen.items():
+    for name, expected in seen.items():
         facts = [
-            {**fact, "gpu_seen": one, "cpu_percent": 90.0} if fact["fact"] == "usage" else fact for fact in healthy()
+            {**fact, "gpu_seen": name, "cpu_percent": 90.0} if fact["fact"] == "usage" else fact for fact in healthy()
         ]
         facts = [fact for fact in facts if fact.get("file") != "output.log" or fact["events"][0][0] == "step"]
         assert refuted(state_of(facts, given)) == set()  # kernels are launched

@@ -61,7 +61,7 @@ def test_a_healthy_job(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     assert facts_of(root, "ended")[0]["status"] == 0
     [bundle] = bundles(root / "evidence")
     assert (bundle.record.id, bundle.record.proven) == ("F-WATCH-TOY-001", True)
-    open_ones = {one.id for one in bundle.record.clauses if one.outcome is not Outcome.PASS}
+    open_ones = {clause.id for clause in bundle.record.clauses if clause.outcome is not Outcome.PASS}
     assert open_ones <= {"resolved.device"}  # in a container, a driver may not tell whose processes it lists
     assert bundle.observation.measurements["steps_seen"] == 60
     assert sorted(path.name for path in out.iterdir()) == [f"step-{step}.safetensors" for step in (20, 40, 60)]
@@ -81,7 +81,7 @@ def test_a_refuted_job_is_stopped(tmp_path: Path) -> None:
     [bundle] = bundles(root / "evidence")
     assert bundle.path.parent.parent.name == "DEMO-7"
     assert bundle.record.verdict is Verdict.FAIL
-    failed = [one.id for one in bundle.record.clauses if one.outcome is Outcome.FAIL]
+    failed = [clause.id for clause in bundle.record.clauses if clause.outcome is Outcome.FAIL]
     assert failed == ["losses_not_finite.maxItems"]
     assert bundle.observation.measurements["losses_not_finite"][0].startswith("step 5, ")
     assert facts_of(root, "refuted")[0]["step"] == 5
@@ -99,7 +99,7 @@ def test_a_claim_of_the_project_is_refuted_too(tmp_path: Path) -> None:
     assert found.keys() == {"F-WATCH-TOY-001", IDENTIFIER}
     own = found[IDENTIFIER]
     assert (own.record.issue, own.record.verdict, own.record.mutants_skipped) == ("DEMO-1", Verdict.FAIL, True)
-    outcomes = {one.id: one.outcome for one in own.record.clauses}
+    outcomes = {clause.id: clause.outcome for clause in own.record.clauses}
     assert [name for name, outcome in outcomes.items() if outcome is Outcome.FAIL] == ["unreadable.maxItems"]
     assert outcomes["nothing-lost"] is Outcome.NOT_MEASURED
 
@@ -120,7 +120,7 @@ def test_a_crash_is_the_jobs_fault(tmp_path: Path) -> None:
     assert [fact["check"] for fact in facts_of(other, "refuted")] == ["ended_badly"]
     [bundle] = bundles(other / "evidence")
     assert {"ended_badly.maxItems", "subject.completes"} <= {
-        one.id for one in bundle.record.clauses if one.outcome is Outcome.FAIL
+        clause.id for clause in bundle.record.clauses if clause.outcome is Outcome.FAIL
     }
 
 
@@ -161,7 +161,7 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
     assert job.wait(120) == 0
     assert "1 job, 1 running, 0 refuted" in status[0].stdout
     assert re.search(r"running jobs:\n  toy  step 2/40 after .* nothing is refuted", status[1].stdout)
-    assert [one["name"] for one in json.loads(status[2].stdout)["jobs"]] == ["toy"]
+    assert [load["name"] for load in json.loads(status[2].stdout)["jobs"]] == ["toy"]
     assert "<td>toy</td>" in (tmp_path / "site" / "index.html").read_text()
     _, told = watcher.communicate(timeout=120)
     assert watcher.returncode == ExitStatus.FAIL, told
@@ -285,8 +285,8 @@ def test_hours_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "watch" / "d").mkdir()
     (tmp_path / "watch" / "d" / FACTS).write_text("no JSON\n")
     jobs = [*listed()]
-    assert [one for one in jobs if isinstance(one, str)] == [jobs[-1]]
-    told = total_line([one for one in jobs if not isinstance(one, str)])
+    assert [job for job in jobs if isinstance(job, str)] == [jobs[-1]]
+    told = total_line([job for job in jobs if not isinstance(job, str)])
     assert told == "3 jobs, 0 running, 3 refuted, 2 ended early: 1504.00 GPU-hours saved"
     assert [*listed(2e12)] == []
 

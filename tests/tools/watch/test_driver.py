@@ -44,7 +44,8 @@ def test_records_are_followed(tmp_path: Path) -> None:
         for fact in found:
             job.apply(fact)
         return [
-            {name: one for name, one in fact.items() if name not in ("fact", "at", "file", "offset")} for fact in found
+            {name: value for name, value in fact.items() if name not in ("fact", "at", "file", "offset")}
+            for fact in found
         ]
 
     assert read(START + READY + PTX) == [
@@ -67,8 +68,8 @@ def watched(given: Given, *facts: Fact, cpu: float = 90.0, seen: bool | None = N
         found.append({"fact": "output", "at": float(step), "file": "log", "offset": step,
                       "events": [["step", values, ""]]})  # fmt: skip
     usage = [{"fact": "usage", "at": at, "cpu_percent": cpu, "gpu_seen": seen} for at in (11.0, 12.0)[:samples]]
-    more = [{"fact": "driver", "at": 10.5, "file": "7.jsonl", "offset": 9, **one} for one in facts]
-    return [one.check for one in state_of([*found, *more, *usage], given).refutations]
+    more = [{"fact": "driver", "at": 10.5, "file": "7.jsonl", "offset": 9, **fact} for fact in facts]
+    return [refutation.check for refutation in state_of([*found, *more, *usage], given).refutations]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +118,17 @@ def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
                 job.apply({"fact": "driver", "at": float(step), "file": "1", "offset": step, key: ["a call"]})
         return len(job.refutations)
 
-    each = [begin + 5 * one for one in range(most)]
+    each = [begin + 5 * number for number in range(most)]
     assert happening([*range(1, begin), *range(20, 24)]) == 0
     assert happening([*range(20, 301, 10)]) == 0
     assert happening(each[:-1]) == 0
     assert happening(each) == 1
-    longer = [begin + 5 * one for one in range(most + 3) if one != 4]
+    longer = [begin + 5 * number for number in range(most + 3) if number != 4]
     assert happening(longer[:-1]) == 0
     assert happening(longer) == 1
     assert happening(each, "images") == 0
-    assert happening([4000 - 1 + one for one in each], first=4000) == 1
-    assert happening([4000 - 6 + one for one in each], first=4000) == 0  # the warm-up of a run that resumed
+    assert happening([4000 - 1 + at for at in each], first=4000) == 1
+    assert happening([4000 - 6 + at for at in each], first=4000) == 0  # the warm-up of a run that resumed
 
 
 def test_nothing_is_judged_of_a_driver_that_was_not_seen() -> None:

@@ -24,7 +24,7 @@ def sentinel(project: Project, folder: Path, **options: Any) -> Sentinel:
 def failed(evidence: Path) -> list[str]:
     """The clauses that fail in the only bundle."""
     [bundle] = bundles(evidence)
-    return [one.id for one in bundle.record.clauses if one.outcome is Outcome.FAIL]
+    return [clause.id for clause in bundle.record.clauses if clause.outcome is Outcome.FAIL]
 
 
 def loop(watch: Sentinel, *, rate: float, nan_at: int = 0) -> None:
@@ -116,7 +116,7 @@ def test_transformers_trainer(project: Project, tmp_path: Path, rate: float) -> 
         assert found.checkpoints.keys() == {10, 20, 30}
         assert trainer.state.global_step == 30
     else:
-        assert {"rates_off", "weights_unmoved"} & {one.check for one in found.refutations}
+        assert {"rates_off", "weights_unmoved"} & {refutation.check for refutation in found.refutations}
         assert trainer.state.global_step < 30
 
 
@@ -153,7 +153,7 @@ def test_lightning_trainer(project: Project, tmp_path: Path, rate: float) -> Non
         assert found.refutations == []
         assert (found.step, trainer.global_step, found.status) == (30, 30, 0)
     else:
-        assert [one.check for one in found.refutations] == ["rates_off"]
+        assert [refutation.check for refutation in found.refutations] == ["rates_off"]
         assert trainer.global_step < 30
     assert len(bundles(tmp_path / "evidence")) == 1
 
@@ -171,9 +171,9 @@ def test_a_full_disk_breaks_no_loop(project: Project, tmp_path: Path, monkeypatc
             watch.step(1, loss=float("nan"))
         with pytest.warns(UserWarning, match="THE SENTINEL FAILED.*No space left"):
             late = sentinel(project, tmp_path / "late", on_refute="stop")
-    for one in (watch, late):
-        one.step(2, loss=float("nan"))
-        one.end()
+    for each in (watch, late):
+        each.step(2, loss=float("nan"))
+        each.end()
 
 
 def test_an_interrupted_loop_is_not_at_fault(project: Project, tmp_path: Path) -> None:

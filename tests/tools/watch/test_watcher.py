@@ -75,7 +75,7 @@ def test_a_full_disk_kills_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         job = watcher.run()
     assert (job.status, job.is_over, job.acted) == (0, True, [])
     assert "No space left" in job.broken[0]["why"]
-    assert [one for one in said if "THE WATCHER FAILED" in one]
+    assert [line for line in said if "THE WATCHER FAILED" in line]
 
 
 def test_a_fact_that_no_check_takes_kills_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_is_being_written(tmp_path: Path) -> None:
             for fact in reader.read(job, at, is_over=is_over):
                 job.apply(fact)
             reader._pool.submit(int).result()  # it has read
-        return {step: one.refused for step, one in job.checkpoints.items()}
+        return {step: checkpoint.refused for step, checkpoint in job.checkpoints.items()}
 
     assert [look(at) for at in (1.0, 3.0, 40.0)] == [{}, {}, {}]
     (root / "step-1.safetensors").write_bytes(b"a little more")
@@ -235,7 +235,7 @@ cp state/facts.jsonl state/output.log .
     assert state_of(during, Given(steps=60)).step <= 3
     job = state_of(after, Given(steps=60))
     assert (job.step, job.status, [fact["ends"] for fact in job.acted]) == (60, 0, [])
-    assert {one.check for one in job.refutations} == {"losses_not_finite"}
+    assert {refutation.check for refutation in job.refutations} == {"losses_not_finite"}
     assert [bundle.record.verdict for bundle in bundles(root / "evidence")] == [Verdict.FAIL]
     assert "is full" in (root / "said").read_text()
 

@@ -29,13 +29,15 @@ SETTING = Setting(parameters={}, device="cpu", seed=0, workspace=Path("/nowhere"
 
 def safetensors_bytes(arrays: Arrays) -> bytes:
     """Written by the package safetensors."""
-    return safetensors.numpy.save({name: np.ascontiguousarray(one) for name, one in arrays.items()}, {"format": "np"})
+    return safetensors.numpy.save(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, {"format": "np"}
+    )
 
 
 def torch_zip(arrays: Arrays) -> bytes:
     """Written by torch.save, as a state_dict inside a dict with a step count."""
     file = io.BytesIO()
-    torch.save({"model": {name: torch.from_numpy(one.copy()) for name, one in arrays.items()}, "step": 7}, file)
+    torch.save({"model": {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, "step": 7}, file)
     return file.getvalue()
 
 
@@ -46,8 +48,8 @@ def gguf_bytes(arrays: Arrays, folder: Path) -> bytes:
     writer.add_uint32("llama.block_count", 2)
     writer.add_array("tokenizer.ggml.tokens", [f"token {number}" for number in range(40)])
     writer.add_array("some.numbers", [1, 2, 3])
-    for name, one in arrays.items():
-        writer.add_tensor(name, one)
+    for name, array in arrays.items():
+        writer.add_tensor(name, array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -58,7 +60,8 @@ def gguf_bytes(arrays: Arrays, folder: Path) -> bytes:
 def apr(arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> bytes:
     """Written by the reference subject of the APR claims, which shares no code with the inspector."""
     records = [
-        TensorRecord(name, APR_NUMBERS[one.dtype.name], one.shape, one.tobytes()) for name, one in arrays.items()
+        TensorRecord(name, APR_NUMBERS[array.dtype.name], array.shape, array.tobytes())
+        for name, array in arrays.items()
     ]
     return Reference(SETTING).write(AprFile(records, metadata if metadata is not None else {"model_type": "test"}))
 
@@ -91,7 +94,7 @@ def zero_tensors() -> bytes:
 def npz(arrays: Arrays) -> bytes:
     """Written by NumPy, whose savez gives "file" a meaning of its own."""
     file = io.BytesIO()
-    np.savez(file, allow_pickle=True, **{name: one for name, one in arrays.items() if name != "file"})
+    np.savez(file, allow_pickle=True, **{name: array for name, array in arrays.items() if name != "file"})
     return file.getvalue()
 
 

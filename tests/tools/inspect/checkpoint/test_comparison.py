@@ -24,10 +24,10 @@ def written(folder: Path, **arrays: np.ndarray) -> Path:  # type: ignore[type-ar
     return path
 
 
-@pytest.mark.parametrize("one", FORMATS)
-def test_a_file_is_the_same_as_itself(one: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_is_the_same_as_itself(form: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(FORMATS[one]({"w": W}, tmp_path))
+    path.write_bytes(FORMATS[form]({"w": W}, tmp_path))
     seen = compare(path, path)
     assert seen.same
     assert len(seen.equal) == 1
@@ -50,7 +50,7 @@ def test_missing_extra_and_changed(tmp_path: Path) -> None:
     other = written(tmp_path, same=W, theirs=W, shape=W.T.copy(), dtype=W.astype(np.float16), values=W + last)
     seen = compare(this, other)
     assert (seen.missing, seen.extra, seen.equal) == (("theirs",), ("mine",), ("same",))
-    changed = {one.name: one for one in seen.changed}
+    changed = {change.name: change for change in seen.changed}
     assert changed["shape"].shapes == ((2, 3), (3, 2))
     assert changed["shape"].largest is None
     assert changed["dtype"].dtypes == ("F32", "F16")
@@ -67,7 +67,7 @@ def test_bits_that_are_no_difference_in_value(tmp_path: Path) -> None:
     this = written(tmp_path, zero=np.array([0.0, 1.0]), same=nan, nan=nan)
     other = written(tmp_path, zero=np.array([-0.0, 1.0]), same=nan, nan=np.array([2.0, 1.5], np.float32))
     seen = compare(this, other)
-    changed = {one.name: one for one in seen.changed}
+    changed = {change.name: change for change in seen.changed}
     assert seen.equal == ("same",)
     assert (changed["zero"].largest, changed["zero"].relative) == (0.0, 0.0)
     assert (changed["nan"].largest, changed["nan"].not_comparable) == (0.5, 1)

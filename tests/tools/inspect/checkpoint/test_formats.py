@@ -156,7 +156,7 @@ def test_views_of_storages(tmp_path: Path) -> None:
         assert seen.tensors[name].digest == hashlib.sha256(expected.tobytes()).hexdigest(), name
         if expected.size:
             assert seen.tensors[name].statistics.mean == pytest.approx(expected.astype(np.float64).mean())  # type: ignore[union-attr]
-    duplicates = [set(one.tensors) for one in seen.findings if one.kind is Kind.DUPLICATE]
+    duplicates = [set(finding.tensors) for finding in seen.findings if finding.kind is Kind.DUPLICATE]
     assert duplicates == [{"base", "parameter"}]
 
 
@@ -199,12 +199,12 @@ def test_apr_departures_that_can_be_read(tmp_path: Path, snapshot: SnapshotAsser
     path = tmp_path / "file.apr"
     good = apr({"a": np.ones(3, np.float32), "b": np.arange(3, dtype=np.int8)})
     path.write_bytes(good)
-    assert [one for one in inspect(path).findings if one.kind is Kind.LAYOUT] == []
+    assert [finding for finding in inspect(path).findings if finding.kind is Kind.LAYOUT] == []
     departures = {"flags": (6, struct.pack("<H", 1 << 15)), "reserved bytes": (50, b"\1")}
     remarks = {}
     for name, (offset, value) in departures.items():
         path.write_bytes(with_apr_header(good, offset, value))
-        remarks[name] = [one.text for one in inspect(path).findings if one.kind is Kind.LAYOUT]
+        remarks[name] = [finding.text for finding in inspect(path).findings if finding.kind is Kind.LAYOUT]
     assert {name: len(texts) for name, texts in remarks.items()} == {"flags": 2, "reserved bytes": 1}
     assert remarks == snapshot
 
@@ -228,7 +228,7 @@ def test_a_placeholder_of_apr_is_empty_and_not_zero(tmp_path: Path) -> None:
     path = tmp_path / "file.apr"
     path.write_bytes(Reference(SETTING).write(AprFile(records, {})))
     seen = inspect(path)
-    assert [(one.kind, one.tensors) for one in seen.findings] == [(Kind.EMPTY, ("lm_head",))]
+    assert [(finding.kind, finding.tensors) for finding in seen.findings] == [(Kind.EMPTY, ("lm_head",))]
     assert seen.elements == 4
 
 
@@ -265,7 +265,7 @@ def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
         "empty": np.ones((0, 4), np.float32),
     }
     (tmp_path / "file").write_bytes(safetensors_bytes(arrays))
-    found = {(one.kind, one.tensors) for one in inspect(tmp_path / "file").findings}
+    found = {(finding.kind, finding.tensors) for finding in inspect(tmp_path / "file").findings}
     assert found == {
         (Kind.NOT_FINITE, ("nan",)),
         (Kind.ZERO, ("zero",)),

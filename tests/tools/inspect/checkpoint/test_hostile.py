@@ -104,7 +104,7 @@ def test_safetensors_headers(header: Any, length: int | None, data: bytes, tmp_p
 def said(*offsets: tuple[int, int], names: str = "ab") -> str:
     """A header with a tensor of bytes for each pair of offsets."""
     shape = [{"dtype": "U8", "shape": [end - start], "data_offsets": [start, end]} for start, end in offsets]
-    return "{" + ", ".join(f'"{name}": {json.dumps(one)}' for name, one in zip(names, shape, strict=False)) + "}"
+    return "{" + ", ".join(f'"{name}": {json.dumps(size)}' for name, size in zip(names, shape, strict=False)) + "}"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path, snapsho
     finally:
         torch.serialization.set_crc32_options(True)
     found = {name: inspect(tmp_path / name).findings for name in ("with", "without")}
-    kinds = {name: [one.kind for one in findings] for name, findings in found.items()}
+    kinds = {name: [finding.kind for finding in findings] for name, findings in found.items()}
     assert kinds == {"with": [Kind.CONSTANT], "without": [Kind.CONSTANT, Kind.LAYOUT]}
     assert found["without"][1].text == snapshot
 
@@ -331,13 +331,13 @@ def long_integer(bits: int) -> bytes:
 def joined(times: int) -> bytes:
     """A text that is joined to itself by `torch.device`, again and again."""
     start = b"\x80\x04ctorch\ndevice\n\x94" + TEXT + b"\x94"
-    twice = [b"h\0h" + bytes([one, ord("h"), one]) + b"\x86R\x94" for one in range(1, times)]
+    twice = [b"h\0h" + bytes([number, ord("h"), number]) + b"\x86R\x94" for number in range(1, times)]
     return start + b"".join(twice) + b"."
 
 
 def nested_names(times: int) -> bytes:
     """A tuple that holds itself twice, as the name of a module: as a text it has 2**times parts."""
-    twice = [bytes([ord("h"), one, ord("h"), one]) + b"\x86\x94" for one in range(times)]
+    twice = [bytes([ord("h"), number, ord("h"), number]) + b"\x86\x94" for number in range(times)]
     return b"\x80\x04" + TEXT + b"\x94" + b"".join(twice) + b"\x8c\1a\x93."
 
 

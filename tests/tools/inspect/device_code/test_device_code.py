@@ -63,24 +63,26 @@ def test_without_zstandard_the_header_is_told_and_the_remedy(monkeypatch: pytest
 @pytest.mark.parametrize("name", FILES)
 @given(before=st.binary(max_size=200), after=st.binary(max_size=200))
 def test_images_are_found_wherever_they_lie(name: str, before: bytes, after: bytes) -> None:
-    inside = [(one.form, one.sm, one.kernels, one.offset) for one in scan(FILES[name])[0]]
-    moved = [(one.form, one.sm, one.kernels, one.offset - len(before)) for one in scan(before + FILES[name] + after)[0]]
+    inside = [(code.form, code.sm, code.kernels, code.offset) for code in scan(FILES[name])[0]]
+    moved = [
+        (code.form, code.sm, code.kernels, code.offset - len(before)) for code in scan(before + FILES[name] + after)[0]
+    ]
     assert moved == inside
 
 
 def test_ptx_in_the_midst_of_an_executable() -> None:
     codes, notes, _ = scan(b"\x7fELF\x02\x01\x01" + bytes(100) + PTX + b"\0" + PTX + b"\0\1\2")
-    assert [(one.form, one.target, one.kernels) for one in codes] == [(Form.PTX, "sm_90a", ("step", "other"))] * 2
+    assert [(code.form, code.target, code.kernels) for code in codes] == [(Form.PTX, "sm_90a", ("step", "other"))] * 2
     assert notes == ()
 
 
 def test_what_a_fatbin_image_lists_code_under_is_told_beside_what_the_code_is() -> None:
     """The driver chooses by the list: it would load sm_90 code that is listed for sm_91."""
     listed = bytearray(FILES["lz4.fatbin"])
-    (code,) = [one for one in scan(bytes(listed))[0] if one.form is Form.MACHINE_CODE]
+    (code,) = [image for image in scan(bytes(listed))[0] if image.form is Form.MACHINE_CODE]
     assert (code.listed_sm, code.sm) == (90, 90)
     struct.pack_into("<I", listed, code.offset + 28, 91)
-    (code,) = [one for one in scan(bytes(listed))[0] if one.form is Form.MACHINE_CODE]
+    (code,) = [image for image in scan(bytes(listed))[0] if image.form is Form.MACHINE_CODE]
     assert (code.listed_sm, code.sm) == (91, 90)
 
 
@@ -233,9 +235,9 @@ def test_a_program_that_nvcc_built_here(tmp_path: Path) -> None:
     targets = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-gencode", "arch=compute_121,code=sm_121"]
     subprocess.run(["nvcc", *targets, "-o", tmp_path / "program", RECORDED / "two.cu"], check=True, capture_output=True)
     pytest.importorskip("zstandard")
-    with_kernels = [one for one in found((tmp_path / "program").read_bytes()) if one[2]]
+    with_kernels = [image for image in found((tmp_path / "program").read_bytes()) if image[2]]
     expected = [(Form.MACHINE_CODE, "sm_90"), (Form.MACHINE_CODE, "sm_121"), (Form.PTX, "sm_90")]
-    assert sorted(with_kernels, key=str) == sorted([(*one, KERNELS) for one in expected], key=str)
+    assert sorted(with_kernels, key=str) == sorted([(*image, KERNELS) for image in expected], key=str)
 
 
 def _within(codes: tuple[DeviceCode, ...], size: int) -> None:
