@@ -317,8 +317,8 @@ def orthogonalized() -> Step:
                     found, torch.baddbmm(square, square, square, beta=-4.8, alpha=2.0), found, beta=3.4
                 )
             torch._foreach_add_(list[Tensor](weights), list(found.float().unbind()), alpha=-0.02)
-        for one in (*weights, *downs):
-            one.grad = None
+        for parameter in (*weights, *downs):
+            parameter.grad = None
 
     return step
 

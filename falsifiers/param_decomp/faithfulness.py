@@ -37,7 +37,7 @@ def _in_mixed_precision(trial: Trial[Trainer]) -> dict[str, float]:
     value = terms.faithfulness(watched.before.target, components)
     gradients = torch.autograd.grad(trial.parameters["faithfulness"] * value, list(components.values()))
     applied = {name: watched.gradients[name] for name in components}
-    found = differences("gradient", applied, dict(zip(components, gradients, strict=True)))
-    found.append(difference("term", watched.reported.get("faithfulness", 0.0), float(value.detach())))
-    largest = worst(found)
-    return {name: one.ratio for name, one in largest.items()}
+    result = differences("gradient", applied, dict(zip(components, gradients, strict=True)))
+    result.append(difference("term", watched.reported.get("faithfulness", 0.0), float(value.detach())))
+    largest = worst(result)
+    return {name: difference.ratio for name, difference in largest.items()}

@@ -68,6 +68,6 @@ def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> N
 @given(entries)
 def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
     """After a change of everything, each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
-    for cell in status_of(*(replace(entry, contract_digest=STALE) for entry in found)).cells.values():
+    for cell in status_of(*(replace(bundle, contract_digest=STALE) for bundle in found)).cells.values():
         assert cell.status in (Status.STALE, Status.UNRUN)
         assert (cell.status is Status.STALE) is (cell.decided_by is not None)
