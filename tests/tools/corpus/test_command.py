@@ -20,7 +20,7 @@ from harness.tools.corpus.record import CASES, cases_of
 
 ROOT = Path(__file__).parents[3]
 QUICK = ("early-return", "exits-with-success")
-KNOWN = {one.id: one for one in cases_of(ROOT)}
+KNOWN = {case.id: case for case in cases_of(ROOT)}
 
 
 def called(*arguments: str) -> Result:
