@@ -57,6 +57,7 @@ class Answer:
         raised: the type and text of the exception; empty if the call returned.
         crashed: how the fresh process ended, or the error that made the CUDA context unusable; empty without either.
         has_nan: whether an output contains NaN.
+        untried: why a fresh process could not make the call; empty if it could.
         needs_gpu: whether the exception came from the path to a GPU: `torch.cuda`, Triton's driver, or an operator of
             torch that has no kernel for the CPU.
     """
@@ -69,6 +70,7 @@ class Answer:
     raised: str = ""
     crashed: str = ""
     has_nan: bool = False
+    untried: str = ""
     needs_gpu: bool = False
 
 

@@ -170,6 +170,8 @@ class Host:
             digest_, raised, has_nan, complaints = self._fresh(call)
         except ChildProcessError as error:
             return Answer(crashed=str(error))
+        if raised and call.grad_inputs and not self._forks_differentiate():
+            return Answer(untried="autograd's threads ran before the process was forked, so it has no backward pass")
         return Answer(digest=digest_, raised=raised, has_nan=has_nan, complaints=tuple(map(tuple, complaints)))
 
     def growth(self, call: Call, times: int) -> tuple[int, int]:
@@ -222,8 +224,18 @@ class Host:
         """End the server of fresh processes."""
         self._fresh.close()
 
-    def _fresh_result(self, call: Call) -> tuple[str, str, bool, tuple[tuple[str, str], ...]]:
-        """Call the function in the fresh process. The result is JSON."""
+    def _forks_differentiate(self) -> bool:
+        """Whether torch can run a backward pass in a fresh process."""
+        try:
+            return bool(self._fresh(None))
+        except ChildProcessError:
+            return False
+
+    def _fresh_result(self, call: Call | None) -> Any:
+        """Call the function in the fresh process; without a call, try a backward pass. The result is JSON."""
+        if call is None:
+            torch.ones(1, requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+            return True
         answer = self.call(call)
         return answer.digest, answer.raised, answer.has_nan, answer.complaints
 

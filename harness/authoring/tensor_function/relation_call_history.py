@@ -32,7 +32,9 @@ def history(adversary: Adversary) -> None:
 def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> None:
     first = adversary.call_for(base)
     fresh = adversary.fresh(first)
-    if fresh.crashed or fresh.raised:
+    if fresh.untried:
+        adversary.findings.refuse("history", f"not compared with a fresh process: {fresh.untried}")
+    elif fresh.crashed or fresh.raised:
         adversary.findings.add("history", f"{base.text()} in a fresh process: {fresh.crashed or fresh.raised}")
     for memory in memories:
         for what, other in _others(adversary, base):
@@ -56,8 +58,9 @@ def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> Non
                 )
                 if adversary.function.deterministic and not problems:
                     for name, answer in (("A", before), ("A after B", after)):
-                        if answer.digest != fresh.digest:
-                            problems.append(f"{name} differs in bits from A in a fresh process")
+                        if answer.digest != (before.digest if fresh.untried else fresh.digest):
+                            first_one = "the A before" if fresh.untried else "A in a fresh process"
+                            problems.append(f"{name} differs in bits from {first_one}")
                 return problems
 
             adversary.examine("history", base, check, f"A, B, A ({way})")

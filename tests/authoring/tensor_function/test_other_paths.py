@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -104,3 +106,39 @@ def test_integers_of_the_source_that_are_too_large_are_named() -> None:
     found = try_relations(function, ["sizes"], device="cpu")
     assert found.violations == {}
     assert [size for size in found.refused["sizes"] if "width of [4000]" in size]
+
+
+LATE = """
+import torch
+
+from harness.authoring.tensor_function import TensorFunction, try_relations
+from harness.tools.probe import predict
+from tests.authoring.tensor_function.test_other_paths import double, example
+
+
+def build():
+    weight = torch.ones(2, device="cuda", requires_grad=True)
+    return lambda: weight.sum().backward()
+
+
+predict(build)
+calls = []
+
+
+def later(x):
+    calls.append(x)
+    return x * 2 + (len(calls) > 3)
+
+
+for function in (double, later):
+    found = try_relations(TensorFunction.of(function, double, example, dtypes=("float32",)), ["history"])
+    print(bool(found.violations), found.refused["history"])
+"""
+
+
+def test_without_a_fresh_process_the_history_says_so() -> None:
+    """Where autograd's threads run before the fork, torch refuses a backward pass. It is no violation."""
+    ran = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["False", "True"]
+    assert all("autograd's threads ran before" in line for line in lines)
