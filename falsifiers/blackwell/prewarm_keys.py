@@ -156,7 +156,7 @@ def _counted(trial: Trial[Prewarmed], cache: Cache, models: list[_Model], device
 
 
 def _others(constants: Sequence[tuple[str, float]], shape: BlockShape) -> int:
-    """How many of a step's constants are not those of its block."""
+    """The number of a step's constants that its block does not have."""
     right = {"HIDDEN": shape.hidden, "EPS": shape.eps, "HEAD_DIM": shape.head_dim, "THETA": shape.theta}
     return sum(value != right.get(name, value) for name, value in constants)
 

@@ -148,7 +148,7 @@ def _saved(trial: Trial[Checkpointing]) -> dict[int, Path]:
 
 
 def _torn(trial: Trial[Checkpointing]) -> list[str]:
-    """The checkpoints that cannot be read to their end after a crash, or lack a file that the first one has."""
+    """After a crash, the checkpoints that cannot be read, or lack a file of the first one."""
     present = list(_saved(trial).values())
     return [path.name for path in present if not is_whole(path, present[0])]
 

@@ -96,7 +96,7 @@ def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
 
 
 def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
-    """The steps whose batch differs from the stated one, for a text whose last block has `tail` bytes."""
+    """The steps whose batch is not the stated one, for a text that ends in a block of `tail` bytes."""
     path = trial.workspace / f"long_lines_{tail}.txt"
     lines = [f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)]
     path.write_text("".join(lines) + (string.digits * tail)[:tail])

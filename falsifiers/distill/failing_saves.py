@@ -30,7 +30,7 @@ _SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |
 
 @dataclass(frozen=True)
 class _Fault:
-    """A real fault of the file system, with functions that begin it after a run's first step and that end it."""
+    """A real fault of the file system, with the functions that begin and end it. It begins after a run's first step."""
 
     name: str
     inflict: Callable[[Path], None]

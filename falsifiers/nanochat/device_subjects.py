@@ -48,7 +48,7 @@ class SmallGpuPatch(Protocol):
         ...
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables with which a process tunes products that it compiles, before it imports torch."""
+        """Return the variables that make a process tune its compiled products. They are set before it imports torch."""
         ...
 
 

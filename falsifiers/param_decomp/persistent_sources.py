@@ -49,7 +49,7 @@ def _count(slots: Mapping[str, Mapping[str, Tensor]], site: str) -> int:
 
 
 def _rise(trial: Trial[Trainer], watched: Watched) -> float:
-    """How much the sources after the step increase the adversarial loss, with the weights from before it."""
+    """The increase of the adversarial loss by the sources after the step, with the weights from before it."""
     config = configuration_of(trial.parameters)
     before = watched.before
     with torch.no_grad():

@@ -17,7 +17,7 @@ class ImportOrder(Protocol):
     """A program that imports a module of an import cycle; built as `Subject(setting)`."""
 
     def program(self, first: str, wanted: str) -> str:
-        """Return Python source that imports `wanted`, which can only be imported after `first`."""
+        """Return Python source that imports `first`, then `wanted`: alone, `wanted` cannot be imported."""
         ...
 
 

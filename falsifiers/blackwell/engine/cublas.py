@@ -65,7 +65,7 @@ def _values(ratios: Mapping[str, float]) -> list[float]:
 
 @propagates
 def _smallest(products: Products) -> float:
-    """The largest element of that tensor which has the smallest one: zero tells that a tensor is empty of values."""
+    """The largest absolute element of each tensor, and of these the smallest: 0 if some tensor is all zeros."""
     return min(float(own[name].double().abs().max()) for own in products.values() for name in NAMES)
 
 

@@ -71,7 +71,7 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
 
 
 class _GpuClock:
-    """A clock in seconds that runs only while the GPU does timed work, so that no slow host is timed."""
+    """A clock in seconds that runs only while the GPU does timed work: the host's time does not count."""
 
     def __init__(self) -> None:
         self._seconds = 0.0

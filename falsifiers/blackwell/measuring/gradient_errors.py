@@ -38,7 +38,7 @@ def worst(errors: Sequence[float]) -> float:
 
 
 def other_weights(weights: Sequence[Tensor], sizes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """The weights whose shape differs from that of the model's parameter at their place; empty if all agree."""
+    """The weights that do not have the shape of the parameter at the same place; empty if all agree."""
     places = zip_longest(sizes.items(), (tuple(weight.shape) for weight in weights), fillvalue=None)
     return [
         f"weight {number} is {shape or 'none'}, and should be {' '.join(map(str, expected)) if expected else 'none'}"

@@ -137,7 +137,7 @@ class ForgedSource(_Damaged):
 
 
 class ForgedForOneTarget(ForgedSource):
-    """As ForgedSource, for the newest target alone, which the machine that built the archive never runs."""
+    """As ForgedSource, but only for the newest target. The machine that built the archive never runs it."""
 
     def is_forged(self, sm: int) -> bool:
         return sm == max(self.targets)

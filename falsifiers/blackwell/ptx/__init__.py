@@ -1,1 +1,1 @@
-"""F-BLACKWELL-PTX-001: what the CUDA driver is handed by any engine that a command starts."""
+"""F-BLACKWELL-PTX-001: the code that an engine, started by a command, loads into the CUDA driver."""

@@ -90,7 +90,7 @@ class Command(CommandRun):
         return [path for path, _ in zip(paths, range(_MOST_FILES), strict=False)]
 
     def ran(self) -> dict[str, Any]:
-        """What ran. The device is known from the driver: it launched kernels there, and gave memory."""
+        """The values that ran. The driver names the device: it launched kernels there and allocated memory."""
         resolved = super().ran()
         recording = self.recording()
         if recording.launches:

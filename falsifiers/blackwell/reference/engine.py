@@ -36,7 +36,7 @@ class Engine:
         self._built: Path | None = None
 
     def archive(self) -> Path:
-        """The folder of the archive, built in the cache that trials share. Images that are right are kept."""
+        """The folder of the archive, in the cache that trials share. Images that are right are not built again."""
         folder = self._kept / "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
         if self._built is None:
             _build(folder, block_kernels(self.shape), self.targets)

@@ -24,7 +24,7 @@ class WatchedEngine(Protocol):
         ...
 
     def recording(self) -> Recording:
-        """What the driver was asked so far."""
+        """The driver calls so far."""
         ...
 
     def cache_files(self) -> Sequence[Path]:

@@ -1,4 +1,4 @@
-"""Runs an engine that is watched at the CUDA driver, and says what its record shows and what it leaves open."""
+"""Runs an engine, records its calls of the CUDA driver, and measures what the record shows."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -53,7 +53,7 @@ def launches(recording: Recording, watch: DeviceWatch, completed: bool) -> int:
 
 @propagates
 def listed(recording: Recording, watch: DeviceWatch, items: Sequence[str], completed: bool) -> list[str]:
-    """What must not be. An empty list counts only if all was seen to the end."""
+    """The items of a list that must be empty. An empty one counts only if the record is complete."""
     if not items:
         seen_to_the_end(recording, watch, completed)
     return list(items[:_MOST_TOLD])

@@ -1,4 +1,4 @@
-"""What a kernel cache is asked for, compiles, loads, logs and runs."""
+"""Records the kernels that a cache looks up, compiles, loads, logs and runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CacheWatch:
         return max(len(self.loaded), len(self.compiled))
 
     def miscounted(self, count: int) -> int:
-        """How far the subject's counter, now `count`, departs from one step up for each compilation."""
+        """The difference of the subject's counter, now `count`, from one increment for each compilation."""
         steps = [after - before for before, after in zip(self.counts, self.counts[1:], strict=False)]
         return abs(count - len(self.compiled)) + sum(abs(step - 1) for step in steps)
 

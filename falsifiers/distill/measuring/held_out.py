@@ -123,7 +123,7 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
 
 @propagates
 def lookahead(trial: Trial[Distillation], tokens: Tensor) -> float:
-    """How much logits on the first half of tokens [batch, sequence] change with the second half; 0 if causal."""
+    """The largest change of logits on the first half of tokens [batch, sequence] if the second changes; 0 if causal."""
     half = tokens.shape[1] // 2
     other = tokens.clone()
     other[:, half:] = tokens[:, half:].flip(1)

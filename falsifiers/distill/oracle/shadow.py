@@ -328,7 +328,7 @@ def _asked_by_slots(
 
 
 def corrections_of(configuration: Configuration, before: Snapshot, after: Snapshot, number: int) -> torch.dtype:
-    """In which dtype a step's bias corrections were computed, by what all its weights have in common.
+    """The dtype of a step's bias corrections: float32 rounds them by a factor that all weights have in common.
 
     Ask about the first step. The rounded beta2 = 0.999 makes it 7e-6 shorter, and a power of 1 is no further rounding.
     """
@@ -343,7 +343,7 @@ def corrections_of(configuration: Configuration, before: Snapshot, after: Snapsh
 
 @cache
 def _rounded_factors(configuration: Configuration, count: float, units: int) -> tuple[float, ...]:
-    """By what the bias corrections of float32 multiply a step.
+    """The factors by which bias corrections in float32 multiply a step.
 
     A correction is 1 - p, where p is the power of the rounded beta, itself rounded. So p lies on the grid of float32,
     and a factor between two of these is no rounding.
@@ -365,7 +365,7 @@ def _rounded_corrections(beta: float, count: float, units: int) -> list[float]:
 
 
 def _common_factor(seen: Mapping[str, Tensor], decayed: Mapping[str, Tensor], steps: Mapping[str, Tensor]) -> float:
-    """By what the steps of all weights together are multiplied: the least squares' solution, 1.0 if there is none."""
+    """The common factor of all weights' steps, by least squares; 1.0 if there is none."""
     size = product = 0.0
     for name, step in steps.items():
         if name in seen and seen[name].shape == step.shape:

@@ -28,5 +28,5 @@ def further_subject(trial: Trial[S], name: str, *, without: tuple[str, ...] = ()
 
 
 def directory_of(trial: Trial[Checkpointing], name: str) -> Path:
-    """The checkpoint folder of the subject of that name, which is not built for this."""
+    """The checkpoint folder of the subject of that name. No subject is built."""
     return setting_of(trial, name).workspace / Path(trial.subject.directory).relative_to(trial.workspace)

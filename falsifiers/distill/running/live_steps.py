@@ -22,7 +22,7 @@ _SAMPLED = 64  # elements of each tensor
 
 
 class LiveSteps:
-    """Wraps a claim's `OnStep`. If that one counts the steps that moved the weights, this class judges them.
+    """Wraps a claim's `OnStep`. If it counts the steps that moved the weights, this class judges them.
 
     A rate of 0 in all groups moves nothing, as in the first step of transformers' warm-ups. In the first step of a run
     the weights must then stand still. Later steps with a rate of 0 do not count: the claims speak of steps that train.

@@ -258,5 +258,5 @@ def add_product(total: Tensor, left: Tensor, right: Tensor, *, first: bool) -> N
 
 
 def _ones(hidden: Tensor) -> Tensor:
-    """Return what stands for scales that are all 1."""
+    """Return the tensor that stands for scales of 1."""
     return hidden.new_empty(0, dtype=torch.promote_types(hidden.dtype, torch.float32))

@@ -36,5 +36,5 @@ def falsify(trial: Trial[StepProbe]) -> None:
 
 
 def _slack(trial: Trial[StepProbe], cap: int) -> int:
-    """What a CUDA allocator reserves beyond the allocated bytes, because the cap on a GPU is on reserved bytes."""
+    """The bytes that a CUDA allocator reserves beyond the allocated ones. A cap on a GPU limits reserved bytes."""
     return cap // 10 if trial.device.startswith("cuda") else 0

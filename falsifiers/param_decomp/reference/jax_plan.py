@@ -58,7 +58,7 @@ class JaxPlan:
 
 
 def planned(compiled: Any, dtype: Any) -> Plan:
-    """The compiler's figures for a compiled function whose state has that dtype."""
+    """The compiler's figures for the compiled function with a state of that dtype."""
     analysis = compiled.memory_analysis()
     return Plan(
         analysis.argument_size_in_bytes,

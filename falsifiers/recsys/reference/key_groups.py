@@ -47,7 +47,7 @@ class KeyGroups:
 
 
 def hashes(keys: Tensor, *, turned: bool = False) -> Tensor:
-    """Return the hash of each key, whose lowest bits select its bucket; or a number that sorts by these bits first."""
+    """Return the hash of each key, or a number that sorts by its lowest bits first. These bits select the bucket."""
     out, block = torch.empty_like(keys), _block(keys)
     launch(hash_keys, keys.device, blocks_of(len(keys), block), keys, len(keys), out, turned=turned, block=block)
     return out
