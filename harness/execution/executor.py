@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.base.beneath import Beneath
 from harness.base.dataclass import dataclass, field
@@ -59,6 +59,18 @@ class TrialRequest:
     around: Mapping[str, str] = field(default_factory=dict)
     """Entry points of context managers around the trial, each with an argument. They are called with the trial's
     `Start` and the argument."""
+
+    def observation(self, measurements: JsonObject, **further: Any) -> Observation:
+        """Return the observation of this trial, with further fields of it."""
+        return Observation(
+            subject=self.subject,
+            profile=self.profile,
+            parameters=self.parameters,
+            device=self.device,
+            measurements=measurements,
+            seed=self.seed,
+            **further,
+        )
 
 
 @dataclass(frozen=True)

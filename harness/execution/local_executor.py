@@ -38,7 +38,7 @@ from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.trial_pipes import trial_pipes
 from harness.execution.watch import Watch
 from harness.judging.judge import refutes, requested
-from harness.judging.observation import Ending, EndingKind, Observation
+from harness.judging.observation import Ending, EndingKind
 from harness.machine.process_control import adopting
 from harness.machine.telemetry import Sampler
 
@@ -141,20 +141,11 @@ class LocalExecutor:
         progress = Progress(started, request.seconds, profile.limit_is_claimed)
         mask = self._redactor.mask_json
 
-        def observation(measurements: JsonObject, **further: Any) -> Observation:
-            return Observation(
-                subject=request.subject,
-                profile=request.profile,
-                parameters=request.parameters,
-                device=request.device,
-                measurements=mask(measurements),
-                seed=request.seed,
-                **further,
-            )
-
         def is_refuted(measurements: JsonObject) -> bool:
             is_enough = bool(request.until_violated) or request.search_end is SearchEnd.REFUTED
-            return is_enough and refutes(request.contract, observation(measurements), request.until_violated)
+            return is_enough and refutes(
+                request.contract, request.observation(mask(measurements)), request.until_violated
+            )
 
         timed = profile.exclusive
         watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, timed, is_refuted)
@@ -184,8 +175,8 @@ class LocalExecutor:
         ending = watch.ending or watch.vanished()
         if names := self._changed(watch.sources, request.root):
             ending = Ending(EndingKind.CHANGED, ending.phase, first(names, 3))
-        observed = observation(
-            watch.measurements,
+        observed = request.observation(
+            mask(watch.measurements),
             resolved=mask(watch.resolved),
             residency=watch.residency(telemetry, request.gpu),
             ending=replace(

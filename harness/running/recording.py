@@ -28,7 +28,7 @@ from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.logs import Log, Steps
 from harness.execution.trial_log import TrialLog
 from harness.judging.judge import Judgment, judge, requested
-from harness.judging.observation import Ending, EndingKind, Observation, Residency
+from harness.judging.observation import Ending, EndingKind, Residency
 from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
 from harness.judging.verdict import MutantOutcome, claim_verdict, not_run
 from harness.machine import git, provenance
@@ -190,16 +190,7 @@ def unmeasured(plan: Plan) -> Trials:
 
 def silent(request: TrialRequest, ending: Ending) -> TrialResult:
     """Return the result of a trial without messages."""
-    observation = Observation(
-        subject=request.subject,
-        profile=request.profile,
-        parameters=request.parameters,
-        device=request.device,
-        measurements={},
-        residency=Residency(reason="no trial ran"),
-        ending=ending,
-        seed=request.seed,
-    )
+    observation = request.observation({}, residency=Residency(reason="no trial ran"), ending=ending)
     telemetry = Telemetry((), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
     empty = Log("", 0, sha256(b"").hexdigest())
     log = TrialLog(time.monotonic(), redactor().mask)

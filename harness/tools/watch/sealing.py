@@ -132,16 +132,11 @@ class Judge:
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:
     """Return the observation by which a claim's clauses are judged."""
     own = claim.measurements is None
-    return Observation(
-        subject=request.subject,
-        profile=request.profile,
-        parameters=request.parameters,
-        device=request.device,
-        measurements=redactor().mask_json(claim.values(job)),
+    return request.observation(
+        redactor().mask_json(claim.values(job)),
         resolved=_resolved(job, own),
         residency=Residency(driver_seen=job.seen_on_gpu, reason="a watcher does not ask the job's allocator"),
         ending=_ending(job),
-        seed=request.seed,
         unseen=unseen(job) if own else {},
     )
 
@@ -196,16 +191,8 @@ def _planted(plan: Plan, mutant: Mutant) -> TrialResult:
     request = plan.mutant_trial(mutant)
     began = time.monotonic()
     job = state_of(planted(request.parameters["defect"]), Given.of_texts(request.parameters["given"]))
-    observation = Observation(
-        subject=request.subject,
-        profile=request.profile,
-        parameters=request.parameters,
-        device=request.device,
-        measurements=measured(job),
-        resolved={"device": request.device.type},
-        residency=Residency(reason="facts are replayed"),
-        seed=request.seed,
-    )
+    replayed = Residency(reason="facts are replayed")
+    observation = request.observation(measured(job), resolved={"device": request.device.type}, residency=replayed)
     log = TrialLog(began, redactor().mask)
     log.write(f"replayed the facts of the healthy job with the defect {mutant.id}")
     log.end(observation.ending)
