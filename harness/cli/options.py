@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "overrides",
     "parameter_texts",
     "profile_option",
+    "refusing",
     "value_of",
 ]
 
@@ -51,6 +53,16 @@ def named_texts(settings: Iterable[str], option: str, form: str = "KEY=VALUE") -
             raise click.BadParameter(f"{setting!r} is not {form}", param_hint=option)
         texts[name] = text
     return texts
+
+
+@contextmanager
+def refusing(option: str, target: object) -> Iterator[None]:
+    """Turn an OSError into a refusal of an option, whose target cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        text = f"{target} cannot be written: {error.strerror}" if error.strerror else str(error)
+        raise click.BadParameter(text, param_hint=option) from error
 
 
 def value_of(text: str) -> Any:

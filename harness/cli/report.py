@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from harness.base.plugins import Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
+from harness.cli.options import refusing
 from harness.contract.project import Project
 from harness.evidence.findings import Verification
 from harness.report.formats import GROUP, STDOUT, Evidence, Report
@@ -87,26 +87,16 @@ def command(paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], **targets: 
     project = Project.around()
     policy = against(trusted_keys, project)
     for name, report in reports.items():
-        with _refusing(name, named[name]):
+        with refusing(f"--{name}", named[name]):
             report.check(named[name])
     evidence = Evidence(bundles.verified(policy), policy, project)
     for name, report in reports.items():
-        with _refusing(name, named[name]):
+        with refusing(f"--{name}", named[name]):
             written = report.write(evidence, named[name])
         if written != STDOUT:
             tell(f"{_counted(evidence.verifications)}: {written}", err=on_stdout > 0)
     bundles.tell("report")
     return bundles.status(accepted=all(verification.accepted for verification in evidence.verifications))
-
-
-@contextmanager
-def _refusing(name: str, target: Path) -> Iterator[None]:
-    """Turn an OSError into a refusal of the option."""
-    try:
-        yield
-    except OSError as error:
-        text = f"{target} cannot be written: {error.strerror}" if error.strerror else str(error)
-        raise click.BadParameter(text, param_hint=f"--{name}") from error
 
 
 def _counted(verifications: Sequence[Verification]) -> str:

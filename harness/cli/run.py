@@ -19,6 +19,7 @@ from harness.base.plugins import plugins
 from harness.base.shortening import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
+from harness.cli.options import refusing
 from harness.cli.run_options import (
     RunOptions,
     refuse_without_gpu,
@@ -189,15 +190,11 @@ def _handlers_of(options: RunOptions, project: Project) -> list[Handler]:
             )
         from harness.report.formats import GROUP
 
-        try:
+        with refusing("--junit", junit):
             handlers.append(plugins(GROUP)["junit"].load().handler(junit))
-        except OSError as error:
-            raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
     if json_file is not None:
-        try:
+        with refusing("--json", json_file):
             handlers.append(json_handler(json_file))
-        except OSError as error:
-            raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
     return handlers
 
 

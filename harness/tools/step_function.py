@@ -16,7 +16,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
-from harness.cli.options import named_texts, value_of
+from harness.cli.options import named_texts, refusing, value_of
 from harness.machine.limited_process import Limits, Stopped, isolated
 from harness.report.terminal.printing import Block, tell_all
 
@@ -98,12 +98,9 @@ def arguments(settings: Iterable[str]) -> dict[str, Any]:
 def refuse_unwritable(json_file: str | None, html_file: str | None) -> None:
     """Raise a usage error if a file cannot be written, before anything is measured."""
     for option, file in (("--json", json_file), ("--html", html_file)):
-        if file is None or file == "-":
-            continue
-        try:
-            open(file, "a", encoding="utf-8").close()
-        except OSError as error:
-            raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint=option) from error
+        if file is not None and file != "-":
+            with refusing(option, file):
+                open(file, "a", encoding="utf-8").close()
 
 
 def show(
