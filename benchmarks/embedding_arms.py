@@ -69,8 +69,8 @@ class Tables:
         self.host, _ = filled(DynamicTable(replace(recipe, cached_buckets=recipe.buckets // 16), device), names)
         self.bag = nn.EmbeddingBag(rows, dim, mode="sum", sparse=True, device=device)
         with torch.no_grad():
-            for some, part in zip(names.split(1 << 20), self.bag.weight.split(1 << 20), strict=True):
-                part.copy_(self.ours.evaluate(some))
+            for chunk, part in zip(names.split(1 << 20), self.bag.weight.split(1 << 20), strict=True):
+                part.copy_(self.ours.evaluate(chunk))
         kinds = {"sgd": torch.optim.SGD, "rowwise_adagrad": torch.optim.Adagrad}
         self.step_of_bag = kinds[optimizer](self.bag.parameters(), lr=RATE)
         self.fbgemm = None
@@ -79,16 +79,16 @@ class Tables:
 
     def differences(self) -> dict[str, float]:
         """Return how far rows of the other arms are from ours. torch has no row-wise Adagrad."""
-        some = slice(0, 1 << 20)
-        right = self.ours.evaluate(self.all[some])
+        rows = slice(0, 1 << 20)
+        right = self.ours.evaluate(self.all[rows])
         found = {
-            name: float((table.evaluate(self.all[some]) - right).abs().max())
+            name: float((table.evaluate(self.all[rows]) - right).abs().max())
             for name, table in (("launched", self.launched), ("host", self.host))
         }
         if self.optimizer == "sgd":
-            found["EmbeddingBag"] = float((self.bag.weight.detach()[some] - right).abs().max())
+            found["EmbeddingBag"] = float((self.bag.weight.detach()[rows] - right).abs().max())
         if self.fbgemm is not None:
-            found["fbgemm"] = float((self.fbgemm.split_embedding_weights()[0][some].detach() - right).abs().max())
+            found["fbgemm"] = float((self.fbgemm.split_embedding_weights()[0][rows].detach() - right).abs().max())
         return found
 
 
@@ -105,8 +105,8 @@ def filled(table: DynamicTable, names: Tensor) -> tuple[DynamicTable, dict[str, 
     recipe = table.recipe
     synchronize()
     began = time.perf_counter()
-    for some in names.split(1 << 20):
-        table.touch(some)
+    for chunk in names.split(1 << 20):
+        table.touch(chunk)
     synchronize()
     seconds = time.perf_counter() - began
     print(

@@ -48,19 +48,19 @@ def judged(folder: Path, engine: str, bug: str) -> str:
     (out / "train.log").write_text("".join(said))
     file = "lora" if engine == "lora" else "foreign"
     given = {**SHAPE, "dir": out, "student": folder / "start", "alpha": 1, "warmup_steps": 2, "gradient_norm": 1e6}
-    asked = ["run", *CLAIMS, "--profile", "reduced", "--subject", f"recorded:trainers/foreign/{file}.toml"]
-    asked += ["--no-mutants", "--evidence", str(folder / "evidence"), "--json", "-"]
-    asked += [word for name, value in given.items() for word in ("-P", f"{name}={value}")]
+    command = ["run", *CLAIMS, "--profile", "reduced", "--subject", f"recorded:trainers/foreign/{file}.toml"]
+    command += ["--no-mutants", "--evidence", str(folder / "evidence"), "--json", "-"]
+    command += [word for name, value in given.items() for word in ("-P", f"{name}={value}")]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(["harness", *asked], capture_output=True, text=True, cwd=ROOT, env=environment)
+    done = subprocess.run(["harness", *command], capture_output=True, text=True, cwd=ROOT, env=environment)
     if not done.stdout:
         return done.stderr.strip()
-    told = []
+    rows = []
     for record in json.loads(done.stdout)["records"]:
         sought = "FAIL" if record["verdict"] == "FAIL" else "NOT_MEASURED"
         clauses = [clause["id"] for clause in record["clauses"] if clause["outcome"] == sought]
-        told.append(f"{record['id'].removeprefix('F-DISTILL-')} {record['verdict']} {', '.join(clauses)}")
-    return "; ".join(told) or done.stderr
+        rows.append(f"{record['id'].removeprefix('F-DISTILL-')} {record['verdict']} {', '.join(clauses)}")
+    return "; ".join(rows) or done.stderr
 
 
 if __name__ == "__main__":

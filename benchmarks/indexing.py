@@ -53,12 +53,12 @@ def populate(root: Path, bundles: int, claims: int, hosts: int = 1) -> None:
         record = records[number % claims % len(records)]
         folder = root / "evidence" / record["issue"] / identifier / f"run-{number:06}"
         folder.mkdir(parents=True)
-        told = {**record, "id": identifier, "run": folder.name, "started": started}
+        copied = {**record, "id": identifier, "run": folder.name, "started": started}
         if hosts > 1:
             host = number * 7919 % hosts
             gpu = {"name": f"NVIDIA Model {host % 8}", "compute_capability": "9.0", "uuid": f"GPU-{host}"}
-            told["device"] = {"type": "cuda", **gpu}
-        text = json.dumps(told, indent=1).encode()
+            copied["device"] = {"type": "cuda", **gpu}
+        text = json.dumps(copied, indent=1).encode()
         (folder / RECORD).write_bytes(text)
         (folder / MANIFEST).write_bytes(manifest.render({RECORD: hashlib.sha256(text).hexdigest()}))
 
@@ -86,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root = Path(folder)
         populate(root, given.bundles, given.claims)
         print(f"{given.bundles:,} bundles of {given.claims} claims")
-        first, told = timed(root, "status")
-        print(f"harness status, the first time  {first:8.2f} s   {told}")
+        first, output = timed(root, "status")
+        print(f"harness status, the first time  {first:8.2f} s   {output}")
         again = min(timed(root, "status")[0] for _ in range(5))
         print(f"harness status, then            {again:8.2f} s   {first / again:.0f} times as fast; at most {LIMIT} s")
         empty = min(timed(root, "--version")[0] for _ in range(5))

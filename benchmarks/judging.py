@@ -77,14 +77,14 @@ def observations(contract: Contract, count: int) -> list[Observation]:
     """Healthy observations of a contract, with slightly different numbers if the contract allows them."""
     profile = next(reversed(contract.profiles.values()))
     device = Device("cuda" if profile.requires["device"] == "cuda" else "cpu", "a device")
-    asked = requested(contract, profile.name, profile.parameters, device.type)
+    request = requested(contract, profile.name, profile.parameters, device.type)
     healthy = Observation(
         subject=contract.subject,
         profile=profile.name,
         parameters=profile.parameters,
         device=device,
         measurements=Search(contract, profile).satisfying(),
-        resolved=asked,
+        resolved=request,
         residency=Residency(allocator_peak_bytes=1, driver_seen=True),
     )
     scatter = random.Random(0)

@@ -45,13 +45,13 @@ def main() -> None:
     for backend in ("inductor", "aot_eager"):
         for captured in (False, True):
             for name, rows in _IGNORED.items():
-                asked = targets.clone()
-                asked[rows] = -1
+                ignored = targets.clone()
+                ignored[rows] = -1
                 torch._dynamo.reset()
                 with torch._dynamo.config.patch(capture_scalar_outputs=captured):
-                    eager = _called(loss, hidden, weight, asked.cuda())
+                    eager = _called(loss, hidden, weight, ignored.cuda())
                     compiled = _called(
-                        torch.compile(loss, backend=backend, dynamic=False), hidden, weight, asked.cuda()
+                        torch.compile(loss, backend=backend, dynamic=False), hidden, weight, ignored.cuda()
                     )
                 scalars = "captured" if captured else "by default"
                 print(

@@ -178,10 +178,10 @@ def bare_products(inputs: Inputs) -> None:
     tokens, vocabulary = len(inputs.hidden), len(inputs.weight)
     whole = tokens * vocabulary * 2 <= 16 << 30
     for start in range(0, tokens, tokens if whole else 4096):
-        some = inputs.hidden[start : start + (tokens if whole else 4096)]
-        logits = some @ inputs.weight.T
+        rows = inputs.hidden[start : start + (tokens if whole else 4096)]
+        logits = rows @ inputs.weight.T
         logits @ inputs.weight
-        logits.T @ some
+        logits.T @ rows
 
 
 def chunk_rows(inputs: Inputs) -> int:
@@ -217,8 +217,8 @@ def exact(inputs: Inputs) -> tuple[float, Tensor, Tensor]:
     of_weight = torch.zeros_like(weight)
     for start in range(0, len(inputs.hidden), 1024):
         rows = slice(start, start + 1024)
-        some = inputs.hidden[rows].double()
-        log_p = (some @ weight.T).log_softmax(dim=-1)
+        hidden = inputs.hidden[rows].double()
+        log_p = (hidden @ weight.T).log_softmax(dim=-1)
         at = inputs.targets[rows].clamp_min(0).unsqueeze(-1)
         kept, spread = 1.0 - inputs.smoothing, inputs.smoothing / len(weight)
         of_target, of_all = log_p.gather(-1, at).squeeze(-1), log_p.sum(dim=-1)
@@ -227,7 +227,7 @@ def exact(inputs: Inputs) -> tuple[float, Tensor, Tensor]:
         gradient.scatter_add_(-1, at, torch.full_like(at, -kept, dtype=torch.float64))
         gradient *= (counts[rows] / counts.sum()).unsqueeze(-1)
         of_hidden[rows] = (gradient @ weight).float()
-        of_weight += gradient.T @ some
+        of_weight += gradient.T @ hidden
     return loss, of_hidden, of_weight.float()
 
 

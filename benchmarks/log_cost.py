@@ -116,8 +116,8 @@ def main() -> int:
     for name, ratio in (("logged over bare", slower), ("bare over bare", noise)):
         print(f"{name:<18} {ratio.estimate:.4f}, 99 % interval {ratio.low:.4f} to {ratio.high:.4f}")
     more = sending.difference("logged", "bare")
-    told = [f"{1e6 * seconds / MESSAGES:.2f}" for seconds in (more.estimate, more.low, more.high)]
-    print(f"a message takes {told[0]} us more processor time in the trial, 99 % interval {told[1]} to {told[2]}")
+    texts = [f"{1e6 * seconds / MESSAGES:.2f}" for seconds in (more.estimate, more.low, more.high)]
+    print(f"a message takes {texts[0]} us more processor time in the trial, 99 % interval {texts[1]} to {texts[2]}")
     print(f"that is at most {100 * more.high / MESSAGES / median:.3f} % of this step")
     if slower.high <= CEILING:
         return 0

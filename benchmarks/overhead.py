@@ -55,10 +55,10 @@ def calls(root: Path, command: list[str], repeat: int) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for size, count in ((0, 20_000), (1 << 20, 1_000), (64 << 20, 20)):
         took: dict[str, list[float]] = {"shared": [], "isolated": []}
-        asked = [*command, "--no-mutants", "--json", "-", *("-P", f"bytes={size}", "-P", f"calls={count}")]
+        words = [*command, "--no-mutants", "--json", "-", *("-P", f"bytes={size}", "-P", f"calls={count}")]
         for _ in range(repeat):
             for arm, option in (("shared", []), ("isolated", ["--isolate"])):
-                done = subprocess.run([*asked, *option], cwd=root, capture_output=True, text=True, check=True)
+                done = subprocess.run([*words, *option], cwd=root, capture_output=True, text=True, check=True)
                 took[arm].append(json.loads(done.stdout)["records"][0]["trial_seconds"])
         shared, isolated = (statistics.median(seconds) / count for seconds in took.values())
         more = isolated - shared

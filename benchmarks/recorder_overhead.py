@@ -74,16 +74,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--model", choices=_MODELS, action="append")
     parser.add_argument("--work", nargs=2, type=int, metavar=("WIDTH", "BATCH"))
-    asked = parser.parse_args()
-    if asked.work:
-        width, batch = asked.work
-        work(width, batch, asked.steps, asked.rounds)
+    arguments = parser.parse_args()
+    if arguments.work:
+        width, batch = arguments.work
+        work(width, batch, arguments.steps, arguments.rounds)
         return
-    for width, batch in (_MODELS[name] for name in asked.model or _MODELS):
+    for width, batch in (_MODELS[name] for name in arguments.model or _MODELS):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
             variables = recording(recorder(folder / "cache"), folder)
-            options = ["--steps", str(asked.steps), "--rounds", str(asked.rounds), "--work", str(width), str(batch)]
+            options = [
+                "--steps",
+                str(arguments.steps),
+                "--rounds",
+                str(arguments.rounds),
+                "--work",
+                str(width),
+                str(batch),
+            ]
             print(f"width {width}, {batch} sequences of 128", flush=True)
             subprocess.run(
                 [sys.executable, "-m", "benchmarks.recorder_overhead", *options],

@@ -58,9 +58,9 @@ def rank_of(rank: int, given: argparse.Namespace, folder: str) -> None:
     recipe = recipe_for(given.rows, given.dim, given.optimizer)
     whole = ShardedTable(DynamicTable(recipe, device))
     alone = DynamicTable(recipe, device)
-    for some in mine.split(1 << 20):
-        whole.train(some)
-        alone.touch(some)
+    for chunk in mine.split(1 << 20):
+        whole.train(chunk)
+        alone.touch(chunk)
     if rank == 0:
         print(f"{given.ranks} ranks, rank 0 owns {whole.size()} of {given.rows} keys, {device}", flush=True)
     for batch in given.batches:

@@ -44,16 +44,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "step-errors")
-    asked = parser.parse_args()
-    work = partial(measured, profile=asked.profile, dtype=asked.dtype, device=asked.device, cache=asked.cache)
-    print(f"{asked.profile} profile, {asked.dtype}, {asked.device}, {asked.seeds} seeds", flush=True)
+    options = parser.parse_args()
+    work = partial(measured, profile=options.profile, dtype=options.dtype, device=options.device, cache=options.cache)
+    print(f"{options.profile} profile, {options.dtype}, {options.device}, {options.seeds} seeds", flush=True)
     rows = [work(0)]  # trains the teacher, which the others find in the cache
-    if asked.processes > 1:
-        with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-            rows += pool.map(work, range(1, asked.seeds), chunksize=1)
+    if options.processes > 1:
+        with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+            rows += pool.map(work, range(1, options.seeds), chunksize=1)
     else:
-        rows += [work(seed) for seed in range(1, asked.seeds)]
-    print(table(rows, asked.dtype).to_string())
+        rows += [work(seed) for seed in range(1, options.seeds)]
+    print(table(rows, options.dtype).to_string())
     for row in rows:
         worrying = {name: row[name] for name in _EMPTY if row.get(name)}
         if worrying or "steps_executed" not in row:

@@ -64,8 +64,8 @@ def main() -> None:
         return
     from benchmarks.tensor_cheats import CHEATS, HEALTHY
 
-    asked = given.names or [*HEALTHY, *CHEATS]
-    runs = [(name, seed) for name in asked for seed in range(given.seeds if name in HEALTHY else 1)]
+    names = given.names or [*HEALTHY, *CHEATS]
+    runs = [(name, seed) for name in names for seed in range(given.seeds if name in HEALTHY else 1)]
     wrong = 0
     with ThreadPoolExecutor(given.jobs) as pool:
         for name, seed, found, seconds in pool.map(lambda run: _apart(*run), runs):

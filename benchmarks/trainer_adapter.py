@@ -92,22 +92,22 @@ def main() -> int:
     parser.add_argument("--block", type=int, default=4, help="steps")
     parser.add_argument("--alpha", type=float, help="of the claim; 0 for GKD, 1 for SFT")
     parser.add_argument("--temperature", type=float)
-    asked = parser.parse_args()
-    profile = "full" if asked.model == "qwen2-0.5b" else "reduced"
+    options = parser.parse_args()
+    profile = "full" if options.model == "qwen2-0.5b" else "reduced"
     parameters = json.loads(CONTRACT.read_text())["profiles"][profile]["parameters"]
-    parameters |= {name: getattr(asked, name) for name in ("model", "batch", "sequence")}
-    parameters |= {"trainer": asked.function, "teacher_steps": 2, "checkpoint_every": 0}
-    parameters |= {"steps": (asked.rounds + 1) * len(ARMS) * asked.block}
-    parameters |= {name: given for name in ("alpha", "temperature") if (given := getattr(asked, name)) is not None}
+    parameters |= {name: getattr(options, name) for name in ("model", "batch", "sequence")}
+    parameters |= {"trainer": options.function, "teacher_steps": 2, "checkpoint_every": 0}
+    parameters |= {"steps": (options.rounds + 1) * len(ARMS) * options.block}
+    parameters |= {name: given for name in ("alpha", "temperature") if (given := getattr(options, name)) is not None}
     with tempfile.TemporaryDirectory() as scratch:
-        setting = Setting(parameters, asked.device, 0, Path(scratch, "work"), Path(scratch, "cache"))
+        setting = Setting(parameters, options.device, 0, Path(scratch, "work"), Path(scratch, "cache"))
         setting.workspace.mkdir()
         subject = HF(setting)
         trainer = subject._trainer
         assert isinstance(trainer.model, torch.nn.Module)
-        told = LiveSteps(lambda step, **values: None, trainer.model, parameters)
-        watch = StepWatch(trainer, told, subject._note)
-        blocks = Blocks(trainer, watch, asked.rounds, asked.block, asked.device.startswith("cuda"))
+        reporter = LiveSteps(lambda step, **values: None, trainer.model, parameters)
+        watch = StepWatch(trainer, reporter, subject._note)
+        blocks = Blocks(trainer, watch, options.rounds, options.block, options.device.startswith("cuda"))
         trainer.add_callback(blocks)
         trainer.train()
     timing = Timing({name: tuple(found) for name, found in blocks.seconds.items()}, tuple(blocks.orders[1:]), 0)

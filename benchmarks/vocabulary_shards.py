@@ -39,11 +39,14 @@ def main() -> None:
     cuda = torch.cuda.device_count() > 1
     parser.add_argument("--shape", default="8192x1280x65536" if cuda else "64x32x256")
     parser.add_argument("--rounds", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        ranks = run_of_ranks(2, partial(lines, asked.shape, asked.rounds), "cuda:0" if cuda else "cpu", Path(folder))
+        ranks = run_of_ranks(
+            2, partial(lines, options.shape, options.rounds), "cuda:0" if cuda else "cpu", Path(folder)
+        )
     print(
-        f"{asked.shape}, two processes, {'NCCL' if cuda else 'gloo'}, torch {torch.__version__}, bfloat16, 10 % ignored"
+        f"{options.shape}, two processes, {'NCCL' if cuda else 'gloo'}, torch {torch.__version__}, "
+        "bfloat16, 10 % ignored"
     )
     print(f"{'':>12} {'ms':>8} {'MiB':>7} {'loss':>8} {'dX':>8} {'dW':>8}")
     for (name, milliseconds, peak, errors), other in zip(*ranks, strict=True):
@@ -67,8 +70,8 @@ def lines(shape: str, rounds: int, device: str) -> list[Line]:
     found = []
     for name, (way, rows, tokens_of) in ways.items():
         hidden, weight = (
-            tensor.detach()[some].clone().requires_grad_()
-            for tensor, some in ((inputs.hidden, rows), (inputs.weight, tokens_of))
+            tensor.detach()[part].clone().requires_grad_()
+            for tensor, part in ((inputs.hidden, rows), (inputs.weight, tokens_of))
         )
 
         def arm(

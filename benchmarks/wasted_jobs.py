@@ -180,10 +180,10 @@ def begin(
         shutil.copyfile(weights / kind / "initial.safetensors", weights / kind / "teacher.safetensors")
     if defect == "disk-nearly-full":
         before = small_disk(out, work / "weights" / kind)
-    asked = "cuda" if "cpu-fallback" in defect else device
+    requested = "cuda" if "cpu-fallback" in defect else device
     given = {**BOUNDS, "steps": steps, "learning_rate": rate_of(defect), "checkpoint_every": every,
              "optimizer": "adamw", "schedule": SCHEDULES.get(kind, "constant"), "weights": weights,
-             "device": asked}  # fmt: skip
+             "device": requested}  # fmt: skip
     words = [*before, sys.executable, "-m", "harness", "watch", f"{work}/{kind}.toml", "--output", f"{out}", "--state",
              f"{place}/state", "--evidence", f"{place}/evidence", "--every", "0.2s", "--grace", "5s",
              "--on-refute", action, "--issue", "PMAT-697", *(["--record"] if device == "cuda" else [])]  # fmt: skip

@@ -117,9 +117,9 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str, until: fl
         return Result(part, name, False, f"MISSED: {[event['check'] for event in refuted]}; {'; '.join(said)}")
     share, note = share_of(run, defect, found)
     sound = is_sound(run)
-    told = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
-    told += (f", try {number}" if number > 1 else "") + ("" if sound else "  UNSOUND")
-    return Result(part, name, sound and (share <= 0.05 or note in EARLY), told, [share])
+    text = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
+    text += (f", try {number}" if number > 1 else "") + ("" if sound else "  UNSOUND")
+    return Result(part, name, sound and (share <= 0.05 or note in EARLY), text, [share])
 
 
 def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
@@ -151,10 +151,10 @@ def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
     sealed = run.of("sealed")
     verdicts = [fact["verdict"] for fact in sealed]
     good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0 and "FAIL" not in verdicts
-    told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(verdicts)}"
+    text = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(verdicts)}"
     violated = [violation for fact in sealed if fact["bundle"] for violation in violations(Path(fact["bundle"]))]
-    told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {violated} {run.said()[-300:]}"
-    return Result(part, f"healthy {kind} seed {seed}", good, told)
+    text += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {violated} {run.said()[-300:]}"
+    return Result(part, f"healthy {kind} seed {seed}", good, text)
 
 
 def violations(bundle: Path) -> list[str]:
@@ -187,8 +187,8 @@ def killed(work: Path, number: int) -> Result:
     expected = {DEFECTS[defect]} if defect and victim == "watcher" else set()
     whole = bool(ended) and (victim == "job" or ended[0]["status"] == 0)
     good = is_sound(run) and whole and expected <= refuted and (bool(defect) or not refuted)
-    told = f"after {moment:.1f} s, {defect or 'healthy'}: {ended[0]['how'] if ended else '?'}, {sorted(refuted)}, "
-    return Result("killed", f"{number} {victim}", good, f"{told}{len(run.of('sealed'))} sealed")
+    text = f"after {moment:.1f} s, {defect or 'healthy'}: {ended[0]['how'] if ended else '?'}, {sorted(refuted)}, "
+    return Result("killed", f"{number} {victim}", good, f"{text}{len(run.of('sealed'))} sealed")
 
 
 def cost(work: Path, number: int, seconds: float) -> Result:
@@ -236,9 +236,9 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
     commit = given.commit or commit_here()
     earlier: dict[tuple[str, str], Result] = {}
     for line in given.results.read_text().splitlines() if given.results.exists() else ():
-        told = json.loads(line)
-        result = Result(**{name: value for name, value in told.items() if name != "commit"})
-        if told.get("commit") == commit and not commit.endswith(CHANGED):
+        document = json.loads(line)
+        result = Result(**{name: value for name, value in document.items() if name != "commit"})
+        if document.get("commit") == commit and not commit.endswith(CHANGED):
             earlier[result.part, result.name.split()[0] if result.part == "killed" else result.name] = result
     results: list[Result] = []
     left, until = 0, time.monotonic() + given.budget
@@ -252,9 +252,9 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
             return Result(part, name, False, f"{type(error).__name__}: {error}")
 
     for jobs, tasks in stages(work, given, until):
-        asked = [task for task in tasks if given.only in (None, task[0]) and given.match in task[1]]
-        results += [earlier[run[:2]] for run in asked if run[:2] in earlier]
-        chosen = [run for run in asked if run[:2] not in earlier]
+        selected = [task for task in tasks if given.only in (None, task[0]) and given.match in task[1]]
+        results += [earlier[run[:2]] for run in selected if run[:2] in earlier]
+        chosen = [run for run in selected if run[:2] not in earlier]
         with ThreadPoolExecutor(jobs) as pool, given.results.open("a") as file:
             for future in as_completed([pool.submit(guarded, *run) for run in chosen]):
                 found = future.result()
