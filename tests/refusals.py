@@ -44,8 +44,3 @@ def observed(**properties: Any) -> dict[str, Any]:
     whole = document()
     whole["observation"]["properties"].update(properties)
     return whole
-
-
-def ruled(rule: str) -> dict[str, Any]:
-    """The valid contract with one rule added."""
-    return changed("rules", 2, to={"id": "added", "rule": rule, "message": "the message"})

@@ -267,13 +267,6 @@ def of_llama(setting: Setting) -> Trainer:
     return trainer
 
 
-def of_llama_without_text(setting: Setting) -> Trainer:
-    """Healthy, but without a text for the evaluation."""
-    trainer = of_llama(setting)
-    trainer.eval_dataset = None
-    return trainer
-
-
 def of_llama_that_answers_as_its_teacher(setting: Setting) -> Trainer:
     """The optimizer does nothing. The student's forward pass calls the teacher."""
     trainer = of_llama(setting)
