@@ -61,7 +61,8 @@ _PLACED = r"""
     | (?i:--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|key)\s+)
       (?P<option>(?!\S*\.(?:key|pub|pem)\b)[^\s"'-][^\s"']{5,})  # not the name of a file
 """
-_CREDENTIAL = re.compile(_ISSUED, re.X)
+_SHAPES = f"{_ISSUED}|{_PLACED}"
+"""Of these long patterns, `re` keeps the compiled form after the first use, which most commands never come to."""
 MASK = "[masked]"
 
 
@@ -94,7 +95,7 @@ class Redactor:
             if first < end and last > start:
                 pieces += [text[done : max(first, start)], MASK]
                 done = min(last, end)
-        return _shapes().sub(_masked, "".join([*pieces, text[done:end]]))
+        return re.compile(_SHAPES, re.X).sub(_masked, "".join([*pieces, text[done:end]]))
 
     def credentials(self, value: Any, place: str = "") -> Iterator[str]:
         """Yield JSON pointers to the strings of a JSON value that contain a known value or a published format.
@@ -102,7 +103,7 @@ class Redactor:
         Text in the position of a credential does not count, because prose contains "one token: greedy" too.
         """
         if isinstance(value, str):
-            if self._known.spans(value) or _CREDENTIAL.search(value):
+            if self._known.spans(value) or re.search(_ISSUED, value, re.X):
                 yield place
         elif isinstance(value, Mapping):
             for key, item in value.items():
@@ -122,12 +123,6 @@ class Redactor:
         if isinstance(value, (list, tuple)):
             return [self.mask_json(item) for item in value]
         return value
-
-
-@cache
-def _shapes() -> re.Pattern[str]:
-    """Return what matches issued and placed credentials. It takes milliseconds to compile, so a trial starts before."""
-    return re.compile(f"{_ISSUED}|{_PLACED}", re.X)
 
 
 @cache
