@@ -88,10 +88,11 @@ def test_a_search_that_finds_nothing(folder: Path, snapshot: SnapshotAssertion) 
     assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
 
 
-def test_equal_seeds_try_equal_cases(folder: Path) -> None:
+def test_equal_seeds_try_equal_cases(refuted: tuple[Path, Path]) -> None:
     """Equal seeds find the same counterexample. Another seed tries other cases."""
     overflows = ("-P", "how=overflows", "--no-mutants")
-    first, again = run(folder, *overflows)[1], run(folder, *overflows)[1]
+    folder, first = refuted
+    again = run(folder, *overflows)[1]
     assert counterexample(first) == counterexample(again)
     measured = [json.loads((bundle / "observation.json").read_text())["measurements"] for bundle in (first, again)]
     assert measured[0] == measured[1]
