@@ -41,27 +41,27 @@ def numbers(module: ModuleType) -> dict[str, Any]:
 
 def qualities(kind: type[Any]) -> dict[str, Any]:
     """The form in which a class is declared, and the numbers among the defaults of its fields."""
-    told: dict[str, Any] = {"final": getattr(kind, "__final__", False)}
+    description: dict[str, Any] = {"final": getattr(kind, "__final__", False)}
     if dataclasses.is_dataclass(kind):
-        told["frozen"] = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-        told["slots"] = "__slots__" in vars(kind)
-        told |= {
+        description["frozen"] = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        description["slots"] = "__slots__" in vars(kind)
+        description |= {
             field.name: field.default for field in dataclasses.fields(kind) if type(field.default) in (int, float, bool)
         }
-    return told
+    return description
 
 
 def declared(module: ModuleType) -> dict[str, Any]:
     """The limits of a module, the form of its classes, and the number of answers that its functions keep."""
-    told: dict[str, Any] = numbers(module)
+    description: dict[str, Any] = numbers(module)
     for name, var in vars(module).items():
         if getattr(var, "__module__", "") != module.__name__:
             continue
         if isinstance(var, type):
-            told |= {f"{name}.{quality}": value for quality, value in qualities(var).items()}
+            description |= {f"{name}.{quality}": value for quality, value in qualities(var).items()}
         elif callable(var):
-            told[name] = getattr(var, "cache_parameters", lambda: None)()
-    return {name: value for name, value in told.items() if value is not None}
+            description[name] = getattr(var, "cache_parameters", lambda: None)()
+    return {name: value for name, value in description.items() if value is not None}
 
 
 def test_every_module_can_be_imported() -> None:
@@ -74,7 +74,7 @@ def test_what_a_module_declares(name: str) -> None:
     """Names may come and go. A new name needs no record until `make mutants` finds that no test depends on it."""
     module = importlib.import_module(name)
     now = declared(module)
-    recorded = {key: told for key, told in RECORDED[name].items() if key in now or hasattr(module, key)}
+    recorded = {key: value for key, value in RECORDED[name].items() if key in now or hasattr(module, key)}
     assert {key: now.get(key) for key in recorded} == recorded
 
 

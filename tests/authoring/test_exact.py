@@ -186,19 +186,19 @@ def test_steps_are_whole_numbers() -> None:
 @pytest.mark.parametrize("how", ["measure", "step", "number", "resolve"])
 def test_a_trial_records_what_values_hold(tmp_path: Path, how: str) -> None:
     """Each method of a trial records the value that an object holds."""
-    told: list[Any] = []
+    texts: list[Any] = []
     setting = Setting({}, "cpu", 0, tmp_path, tmp_path)
-    trial = Trial(None, setting, tmp_path, Recorder(frozenset({"error"}), told.append))
+    trial = Trial(None, setting, tmp_path, Recorder(frozenset({"error"}), texts.append))
     match how:
         case "measure":
             trial.measure(error=[LyingFloat(9.0)])
-            assert told[0].values == {"error": [9.0]}
+            assert texts[0].values == {"error": [9.0]}
         case "step":
             trial.step(1, loss=LyingFloat(9.0))
-            assert told[0].values == {"loss": 9.0}
+            assert texts[0].values == {"loss": 9.0}
         case "number":
             trial.step(LyingInt(9))
-            assert told[0].step == 9
+            assert texts[0].step == 9
         case "resolve":
             trial.resolve(dtype=LyingText("float64"), steps=LyingInt(9))
-            assert told[0].values == {"dtype": "float64", "steps": 9}
+            assert texts[0].values == {"dtype": "float64", "steps": 9}

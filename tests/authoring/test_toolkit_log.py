@@ -22,9 +22,9 @@ from harness.authoring.trial import Trial
 @pytest.fixture
 def reports() -> Iterator[list[TrialReport]]:
     """The messages of this process, as of a trial's."""
-    told: list[TrialReport] = []
-    toolkit_log.log_to(told.append)
-    yield told
+    reports: list[TrialReport] = []
+    toolkit_log.log_to(reports.append)
+    yield reports
     toolkit_log._reports.clear()
 
 
@@ -82,11 +82,11 @@ def test_the_first_fault_counts_and_keeps_its_cause(phase: str, kind: type[Excep
 
 def test_a_report_that_fails_is_not_the_subject_s_fault() -> None:
     """The subject calls the falsifier, which reports the phase: the subject's frames surround the defect."""
-    told: list[object] = []
+    messages: list[object] = []
 
     def report(message: object) -> None:
-        told.append(message)
-        if len(told) == 2:
+        messages.append(message)
+        if len(messages) == 2:
             raise RuntimeError("dictionary changed size during iteration")
 
     recorder = Recorder(frozenset(), report)

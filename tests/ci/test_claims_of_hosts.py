@@ -108,15 +108,17 @@ def test_no_claim_lacks_a_module_or_a_gpu(name: str, host: dict[str, str]) -> No
     left_out = {claims[index + 1] for index, word in enumerate(claims) if word == "--except"}
     profile = options[options.index("--profile") + 1]
     present = installed(extras(host["install"]))
-    asked = {
+    requires_of = {
         one.id: one.profiles[profile].requires
         for one in contracts()
         if profile in one.profiles and one.id not in left_out
     }
-    assert len(asked) > len(contracts()) // 2
-    assert {name: lacks for name, one in asked.items() if (lacks := lacking([*one.get("modules", [])], present))} == {}
+    assert len(requires_of) > len(contracts()) // 2
+    assert {
+        name: lacks for name, one in requires_of.items() if (lacks := lacking([*one.get("modules", [])], present))
+    } == {}
     if "--require-gpu" not in options:
-        assert [name for name, one in asked.items() if one["device"] == "cuda"] == []
+        assert [name for name, one in requires_of.items() if one["device"] == "cuda"] == []
 
 
 def test_what_is_left_out_could_not_run() -> None:

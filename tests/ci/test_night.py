@@ -63,9 +63,9 @@ def night(project: Path, claims: list[str]) -> tuple[int, str]:
     job = Job(project)
     (job.temporary / "log").unlink(missing_ok=True)
     job.command("harness", f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
-    asked = re.sub(r" --except \S+", "", host["claims"]).replace("--all", " ".join(claims))
+    selection = re.sub(r" --except \S+", "", host["claims"]).replace("--all", " ".join(claims))
     fail_on = called("nightly.yml")["fail-on"]
-    status = job.run("harness-run/run.sh", CLAIMS=asked, OPTIONS=host["options"], FAIL_ON=fail_on)
+    status = job.run("harness-run/run.sh", CLAIMS=selection, OPTIONS=host["options"], FAIL_ON=fail_on)
     return status, job.log
 
 

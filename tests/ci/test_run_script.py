@@ -310,7 +310,7 @@ def test_the_summary_adds_up_watched_jobs(job: Job) -> None:
     """It has the jobs that were watched since yesterday, and the GPU-hours saved."""
     place = Path(job.variables["HARNESS_CACHE_DIR"]) / "watch" / "big"
     place.mkdir(parents=True)
-    told = {"fact": "job", "at": 0.0, "name": "big", "values": {"steps": 100}}
-    (place / "facts.jsonl").write_text(json.dumps(told) + "\n")
+    fact = {"fact": "job", "at": 0.0, "name": "big", "values": {"steps": 100}}
+    (place / "facts.jsonl").write_text(json.dumps(fact) + "\n")
     job.report()
     assert "1 job, 0 running, 0 refuted, 0 ended early: 0.00 GPU-hours saved" in job.summary.read_text()

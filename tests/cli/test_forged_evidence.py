@@ -125,7 +125,7 @@ def test_a_forged_index_changes_no_answer(failed: Path) -> None:
     harness(failed, "status")
     (file,) = (failed / "cache").glob("index-*.json")
     text = file.read_bytes().partition(b"\n")[2]
-    told = text.replace(b"FAIL", b"PASS").replace(b"false", b"true")
-    assert told != text
-    file.write_bytes(hashlib.sha256(os.fsencode(index._VERSION) + b"\n" + told).hexdigest().encode() + b"\n" + told)
+    forged = text.replace(b"FAIL", b"PASS").replace(b"false", b"true")
+    assert forged != text
+    file.write_bytes(hashlib.sha256(os.fsencode(index._VERSION) + b"\n" + forged).hexdigest().encode() + b"\n" + forged)
     assert believed(failed) == (ExitStatus.FAIL, ExitStatus.FAIL, "FALSIFIED")

@@ -59,10 +59,10 @@ def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.Monk
     survey = Survey.of(found)
     assert [claim.id for claim in survey.claims] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
     monkeypatch.chdir(project)
-    told = CliRunner().invoke(command, standalone_mode=False).output.splitlines()
+    lines = CliRunner().invoke(command, standalone_mode=False).output.splitlines()
     theirs = tmp_path / "site" / "harness_claims" / "theirs" / "contracts"
-    assert ["F-THEIRS-ONE-001" in line for line in told[1:3]] == [True, False]
-    assert (told[2], told[-1]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
+    assert ["F-THEIRS-ONE-001" in line for line in lines[1:3]] == [True, False]
+    assert (lines[2], lines[-1]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])

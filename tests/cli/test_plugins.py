@@ -58,8 +58,8 @@ def test_a_command_of_another_distribution(tmp_path: Path) -> None:
     """It is listed, runs, and cannot replace a command of the core."""
     install(tmp_path / "site", "greeting", f"{GREETS}list = greeter:command\n", greeter=GREET)
     assert harness(tmp_path, "greet", "Ada").stdout == "hello Ada\n"
-    told = harness(tmp_path, "--help").stdout
-    assert "  greet          greet somebody\n" in told
+    output = harness(tmp_path, "--help").stdout
+    assert "  greet          greet somebody\n" in output
     assert "List the installed claims" in harness(tmp_path, "list", "--help").stdout
 
 
@@ -78,9 +78,9 @@ def test_a_command_that_cannot_be_imported(source: str, said: str, tmp_path: Pat
     assert done.returncode == ExitStatus.REFUSED
     assert said in done.stderr
     assert "greeting (greeter:command)" in done.stderr
-    told = harness(tmp_path, "--help").stdout
-    assert "cannot be used; `harness greet` says why" in told
-    assert "predict the memory" in told
+    output = harness(tmp_path, "--help").stdout
+    assert "cannot be used; `harness greet` says why" in output
+    assert "predict the memory" in output
 
 
 def test_a_defect_of_a_plugin_is_not_the_harness_s(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     done = harness(tmp_path, "report", "evidence", "--csv", "verdicts.csv")
     assert done.returncode == ExitStatus.PASS
     assert (tmp_path / "verdicts.csv").read_text() == "F-DEMO-SORT-001,PASS\n"
-    told = harness(tmp_path, "report", "--help").stdout
-    assert re.search(r"--csv TARGET +Write the verdict of each bundle\.", told)
+    output = harness(tmp_path, "report", "--help").stdout
+    assert re.search(r"--csv TARGET +Write the verdict of each bundle\.", output)
     unknown = harness(tmp_path, "report", "evidence", "--xml", "x")
     assert (unknown.returncode, "no such option '--xml'" in unknown.stderr.lower()) == (ExitStatus.REFUSED, True)
 

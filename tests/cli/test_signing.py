@@ -90,10 +90,12 @@ def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     (bundle,) = (folder / "evidence" / "TOY-1" / CLAIM).iterdir()
     secret = (folder / "ci.key").read_text().splitlines()[1]
-    told = done.stdout + done.stderr + "".join((bundle / name).read_text(errors="replace") for name in files_of(bundle))
-    assert secret not in told
-    assert "SIGNING_KEY" not in told
-    assert "ci.key" not in told
+    output = (
+        done.stdout + done.stderr + "".join((bundle / name).read_text(errors="replace") for name in files_of(bundle))
+    )
+    assert secret not in output
+    assert "SIGNING_KEY" not in output
+    assert "ci.key" not in output
     verified = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub")
     assert verified.returncode == ExitStatus.PASS
     assert f"signed by {key_id(folder)[:12]}" in verified.stdout
@@ -146,8 +148,8 @@ def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -
     sealed(folder)
     (folder / "ci.key").chmod(0o644)
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
-    told = "harness: ci.key is a private key that others can read (mode 644); chmod 600 ci.key\n"
-    assert (done.returncode, done.stderr) == (ExitStatus.PASS, told)
+    message = "harness: ci.key is a private key that others can read (mode 644); chmod 600 ci.key\n"
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, message)
     assert complaint(harness(folder, "attest", "evidence", "--key", ""), folder) == snapshot
 
 

@@ -287,7 +287,7 @@ def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) ->
     keywords = {"minimum": 0, "multipleOf": 2, "uniqueItems": True, "const": 1, "enum": [1], "pattern": "a{3}"}
     shape = of_value(ROWS)
     checks = {
-        name: {keyword: checking(keyword, told, path, shape) for keyword, told in keywords.items()}
+        name: {keyword: checking(keyword, value, path, shape) for keyword, value in keywords.items()}
         for name, path in steps.items()
     }
     assert checks == snapshot

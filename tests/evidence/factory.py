@@ -132,8 +132,8 @@ def claim_result(
     contract = contract or contract_in(folder)
     parameters = {**contract.profiles["reduced"].parameters, **(overrides or {})}
     resolved = {"device": "cpu", "steps": parameters["steps"]}
-    told = healthy() if measurements is None else measurements
-    subject = trial(observe(told, parameters=parameters, resolved=resolved), artifacts, rows=rows, output=output)
+    given = healthy() if measurements is None else measurements
+    subject = trial(observe(given, parameters=parameters, resolved=resolved), artifacts, rows=rows, output=output)
     trials: dict[str, TrialResult] = {}
     outcomes = []
     lacking = Reason(ReasonCode.REQUIREMENT, text=obstacle)
@@ -194,8 +194,8 @@ def claim_result(
 
 def _environment(device: Device) -> dict[str, Any]:
     """The environment of a machine with this device."""
-    told = device.to_json()
-    has = {"gpus": [told]} if device.is_cuda else {**told, "machine": device.name}
+    document = device.to_json()
+    has = {"gpus": [document]} if device.is_cuda else {**document, "machine": device.name}
     return {**ENVIRONMENT, "host": {**ENVIRONMENT["host"], **has}}
 
 
@@ -233,8 +233,8 @@ def rewrite(bundle: Path, name: str, change: Any) -> None:
     else:
         lines = mutant_lines(bundle)
         changed = change(lines)
-        told = (lines if changed is None else changed).values()
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in told), encoding="utf-8")
+        texts = (lines if changed is None else changed).values()
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in texts), encoding="utf-8")
     reseal(bundle)
 
 

@@ -147,10 +147,10 @@ streams = st.text(st.characters(codec="utf-8"), max_size=60) | st.just(
 def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) -> None:
     """No output of a trial can be read as the heading of another trial."""
     result = trial(observe({}))
-    told = {"log": "did\n", "stdout": stdout, "stderr": stderr}
-    logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in told.items()}
+    texts = {"log": "did\n", "stdout": stdout, "stderr": stderr}
+    logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in texts.items()}
     content = b"".join(sections("subject", type(result)(**{**vars(result), **logs}), 1 << 16))
-    expected = {("subject", name): Stream(text, len(text.encode()), "a" * 64) for name, text in told.items() if text}
+    expected = {("subject", name): Stream(text, len(text.encode()), "a" * 64) for name, text in texts.items() if text}
     assert parse_log(content) == expected
     if content:
         with pytest.raises(TrialLogError):

@@ -232,10 +232,10 @@ def test_all_that_is_found(bundle: Path, name: str, snapshot: SnapshotAssertion)
     """Each finding and remark has its fields. The snapshot leaves out the texts of a schema."""
     SPOILT[name](bundle)
     known, origin = check(bundle, {})
-    told = [line(remark) for remark in (*known.findings, *known.remarks)]
+    lines = [line(remark) for remark in (*known.findings, *known.remarks)]
     named = (known.id, known.issue, known.run, known.profile, known.device, known.verdict, known.proven)
     rest = (known.reason and known.reason.code, known.mutants, known.subject, known.overrides, origin is not None)
-    assert [*told, json.dumps(named, default=str), json.dumps(rest, default=str)] == snapshot
+    assert [*lines, json.dumps(named, default=str), json.dumps(rest, default=str)] == snapshot
     if known.manifest is not None:
         assert known.manifest == hashlib.sha256((bundle / "MANIFEST.sha256").read_bytes()).hexdigest()
 

@@ -60,10 +60,10 @@ def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
     bundle = sealed(tmp_path, run="a-fail", measurements=healthy(returned=2), overrides={"steps": 3})
     (entry,) = read(tmp_path / "evidence").entries
     record = Record.from_json(json.loads((bundle / "record.json").read_text()))
-    told = asdict(entry)
-    assert (told.pop("path"), told.pop("killed")) == (bundle, ("forgets-one", "stops-early"))
-    assert (told.pop("failed"), told.pop("lived")) == (("nothing-lost",), record.lived)
-    assert told == {name: asdict(record)[name] for name in told}
+    fields = asdict(entry)
+    assert (fields.pop("path"), fields.pop("killed")) == (bundle, ("forgets-one", "stops-early"))
+    assert (fields.pop("failed"), fields.pop("lived")) == (("nothing-lost",), record.lived)
+    assert fields == {name: asdict(record)[name] for name in fields}
     assert (entry.verdict, str(entry.device_class)) == (Verdict.FAIL, "CPU a CPU")
 
 
@@ -279,11 +279,11 @@ def test_interrupted_it_keeps_what_it_read(
     with pytest.raises(KeyboardInterrupt):
         read(tmp_path / "evidence", cache=cache, watch=interrupting)
     seen = opened(monkeypatch)
-    told: list[tuple[int, int]] = []
-    contents = read(tmp_path / "evidence", cache=cache, watch=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    contents = read(tmp_path / "evidence", cache=cache, watch=lambda done, total: calls.append((done, total)))
     left = 20 - at
     assert len(seen) == left
-    assert told == [(number, left) for number in range(1, left + 1)]
+    assert calls == [(number, left) for number in range(1, left + 1)]
     assert contents == read(tmp_path / "evidence")
 
 

@@ -89,7 +89,7 @@ def contents() -> dict[str, bytes]:
 
 def test_what_is_no_key_says_so(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """Each file is refused as a private and as a public key. No message quotes the file."""
-    told: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name, content in contents().items():
@@ -99,10 +99,10 @@ def test_what_is_no_key_says_so(tmp_path: Path, snapshot: SnapshotAssertion) -> 
             try:
                 load(tmp_path / name)
             except KeyRefused as error:
-                told.setdefault(name, []).append(str(error).replace(str(tmp_path), "FOLDER"))
+                notes.setdefault(name, []).append(str(error).replace(str(tmp_path), "FOLDER"))
             else:
-                told.setdefault(name, []).append("taken")
-    assert told == snapshot
+                notes.setdefault(name, []).append("taken")
+    assert notes == snapshot
     with pytest.raises(KeyRefused, match="no file is named"):
         load_public(Path(""))
 
@@ -133,10 +133,10 @@ def test_signers_are_those_whose_key_verifies(tmp_path: Path) -> None:
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package is named with the remedy, for each of the packages."""
-    asked: list[str] = []
-    monkeypatch.setattr(keys, "import_module", asked.append)
+    questions: list[str] = []
+    monkeypatch.setattr(keys, "import_module", questions.append)
     keys.require()
-    assert asked == ["cryptography", "securesystemslib", "in_toto_attestation"]
+    assert questions == ["cryptography", "securesystemslib", "in_toto_attestation"]
 
     def missing(name: str) -> None:
         raise ImportError("no such package")

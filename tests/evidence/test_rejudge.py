@@ -121,8 +121,8 @@ def test_what_is_shown_of_a_bundle_is_judged_again(bundle: Path) -> None:
     rewrite(bundle, "record.json", set_at("reason", {"code": "interrupted"}))
     forged = verify(bundle)
     assert not forged.sound
-    told = ("verdict", "proven", "reason", "mutants")
-    assert [getattr(forged, name) for name in told] == [getattr(honest, name) for name in told]
+    derived = ("verdict", "proven", "reason", "mutants")
+    assert [getattr(forged, name) for name in derived] == [getattr(honest, name) for name in derived]
     assert bundle_line(forged).startswith("UNSOUND (PASS)  ")
 
 

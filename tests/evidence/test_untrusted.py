@@ -36,11 +36,11 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path, monkeypatch:
     real = Beneath.entries
 
     def replaced(folder: Beneath, most: int | None = None) -> list[tuple[str, os.stat_result]]:
-        told = real(folder, most)
+        result = real(folder, most)
         if not folder.name:
             (tmp_path / "b").rename(tmp_path.parent / "elsewhere")
             (tmp_path / "b").symlink_to(tmp_path.parent / "elsewhere")
-        return told
+        return result
 
     monkeypatch.setattr(Beneath, "entries", replaced)
     listing = scan(tmp_path)

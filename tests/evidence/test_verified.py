@@ -58,7 +58,7 @@ def test_what_bundles_are_checked_against(tmp_path: Path) -> None:
     key, public = generate(tmp_path / "a.key")
     other, public_of_other = generate(tmp_path / "b.key")
     project = Project.find(write_project(tmp_path / "project"))
-    asked = Against.of([public, public_of_other], project, frozenset({Code.DIRTY_TREE}))
-    assert asked.trusted == {key.keyid: key, other.keyid: other}
-    assert asked.state is not None
-    assert asked.refused == {Code.DIRTY_TREE, Code.UNSIGNED, Code.UNKNOWN_KEY}
+    against = Against.of([public, public_of_other], project, frozenset({Code.DIRTY_TREE}))
+    assert against.trusted == {key.keyid: key, other.keyid: other}
+    assert against.state is not None
+    assert against.refused == {Code.DIRTY_TREE, Code.UNSIGNED, Code.UNKNOWN_KEY}

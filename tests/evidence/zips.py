@@ -52,11 +52,11 @@ def write_zip(
         size = len(entry.data) if entry.size is None else entry.size
         crc = zlib.crc32(entry.data) if entry.crc is None else entry.crc
         local_size = size if entry.local_size is None else entry.local_size
-        told = (crc, len(entry.data), local_size) if not entry.flags & 8 else (0, 0, 0)
+        header = (crc, len(entry.data), local_size) if not entry.flags & 8 else (0, 0, 0)
         offset = len(body) if entry.offset is None else entry.offset
         name = entry.name if entry.local_name is None else entry.local_name
         head = (entry.needed, entry.flags, entry.method, 0, 33)
-        body += struct.pack("<4s5H3L2H", b"PK\3\4", *head, *told, len(name), len(entry.local_extra))
+        body += struct.pack("<4s5H3L2H", b"PK\3\4", *head, *header, len(name), len(entry.local_extra))
         body += name + entry.local_extra + entry.data + entry.descriptor
         lengths = (len(entry.name), len(entry.extra), len(entry.comment))
         directory += struct.pack(

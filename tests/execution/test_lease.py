@@ -132,25 +132,27 @@ def test_a_stale_name_is_not_blamed(holders: Holders, folder: Path) -> None:
 def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, folder: Path) -> None:
     process = holders.start("exclusive")
     threading.Timer(0.6, process.terminate).start()
-    told: list[tuple[Holder, ...]] = []
-    with lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, on_wait=told.append) as held:
+    reports: list[tuple[Holder, ...]] = []
+    with lease(
+        "GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, on_wait=reports.append
+    ) as held:
         assert held.waited_seconds > 0.4
         process.wait()  # the lock of its name is freed after that of the device
         assert [holder.text for holder in list_holders(folder / "GPU-a")] == ["F-A"]
-    assert told[0][0].text == "F-HOLDER-001"
-    assert all(earlier != later for earlier, later in pairwise(told))  # only changes are reported again
-    assert len(told) <= 2
+    assert reports[0][0].text == "F-HOLDER-001"
+    assert all(earlier != later for earlier, later in pairwise(reports))  # only changes are reported again
+    assert len(reports) <= 2
     assert list_holders(folder / "GPU-a") == ()
 
 
 def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: Path) -> None:
     """The message names the holder, and no lock is left. Without a wait, `interrupted` is not called."""
     process = holders.start("exclusive")
-    asked: list[None] = []
+    checks: list[None] = []
 
     def enough() -> bool:
-        asked.append(None)
-        return len(asked) > 1
+        checks.append(None)
+        return len(checks) > 1
 
     wanted = lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, interrupted=enough)
     with (
@@ -158,11 +160,11 @@ def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: 
         wanted,
     ):
         pass
-    assert len(asked) == 2
+    assert len(checks) == 2
     process.terminate()
     process.wait()
     with lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, interrupted=enough):
-        assert len(asked) == 2
+        assert len(checks) == 2
 
 
 def test_threads_of_one_process_wait_for_each_other(folder: Path) -> None:
@@ -350,11 +352,11 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
         pass
     pynvml.running = [(4194999, 1)]
     threading.Timer(0.9, pynvml.running.clear).start()
-    told: list[tuple[Holder, ...]] = []
-    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, on_wait=told.append) as held:
+    reports: list[tuple[Holder, ...]] = []
+    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, on_wait=reports.append) as held:
         assert held.key == H200.uuid
         assert held.waited_seconds > 0.4
-    assert told[0][0].text == snapshot
+    assert reports[0][0].text == snapshot
     child.communicate(b"\n")
 
 

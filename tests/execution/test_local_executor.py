@@ -77,15 +77,15 @@ def test_endings_are_told_apart(
     observation = result.observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
     assert judge(executor._contract, observation).outcome is outcome
-    told = result.log.text.splitlines()
-    times = [float(line.split()[0]) for line in told]
+    log_lines = result.log.text.splitlines()
+    times = [float(line.split()[0]) for line in log_lines]
     assert times == sorted(times)
-    assert "toy.sorting:Sorter" in told[0]
-    assert f'"how": "{how}"' in told[1]
-    (ended,) = [line for line in told if f"ended: {kind}" in line]
+    assert "toy.sorting:Sorter" in log_lines[0]
+    assert f'"how": "{how}"' in log_lines[1]
+    (ended,) = [line for line in log_lines if f"ended: {kind}" in line]
     assert observation.ending.reason in ended
-    assert any("the subject's code ran for" in line for line in told)
-    assert any("measured inversions = " in line for line in told) == ("inversions" in observation.measurements)
+    assert any("the subject's code ran for" in line for line in log_lines)
+    assert any("measured inversions = " in line for line in log_lines) == ("inversions" in observation.measurements)
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,12 @@ def test_many_steps_and_calls_take_few_lines() -> None:
         log.hear(Entered(Phase.FALSIFIER))
         log.hear(Measured({"losses": step}))
     log.end(Ending(EndingKind.COMPLETED))
-    told = lines(log)
-    assert len(told) < 50
-    assert [int(line.split(":")[0][5:]) for line in told if line.startswith("step ")] == [
+    printed = lines(log)
+    assert len(printed) < 50
+    assert [int(line.split(":")[0][5:]) for line in printed if line.startswith("step ")] == [
         1, 2, 5, 10, 20, 50, 100, 200, 500, 1000,
     ]  # fmt: skip
-    assert "1000 steps in all; the last: step 1000: loss 0.001" in told
+    assert "1000 steps in all; the last: step 1000: loss 0.001" in printed
 
 
 def test_a_secret_is_masked_before_it_is_cut() -> None:
@@ -105,8 +105,8 @@ def test_what_was_requested_stands_beside_what_was_read_back() -> None:
 
 
 def test_every_trial_compares_what_it_was_asked_for(executor: LocalExecutor) -> None:
-    told = [line[12:] for line in run(executor, "well").log.text.splitlines()]
-    assert 'requested device "cpu", read back from the process: "cpu"' in told
+    printed = [line[12:] for line in run(executor, "well").log.text.splitlines()]
+    assert 'requested device "cpu", read back from the process: "cpu"' in printed
 
 
 torch = pytest.importorskip("torch")

@@ -27,8 +27,8 @@ class _Family(pytest.Directory):
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Do not collect a family that has passed, unless the caller names it or asks for all."""
     config = parent.config
-    asked = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
-    named = config.getoption("families") == "all" or any(path.is_relative_to(HERE) for path in asked)
+    paths = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    named = config.getoption("families") == "all" or any(path.is_relative_to(HERE) for path in paths)
     if path.parent == HERE and path.name in FAMILIES and not named and has_passed(path.name):
         # With the path of its parent: pytest imports the conftest.py of a node's folder, which costs seconds.
         return _Family.from_parent(parent, path=HERE, name=path.name, nodeid=f"{parent.nodeid}/{path.name}")

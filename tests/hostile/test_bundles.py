@@ -59,10 +59,10 @@ def _forged(**record: Any) -> Change:
 
 def _forged_clauses(world: World) -> None:
     _forged()(world)
-    told = json.loads((world.passed / "record.json").read_text())
-    for clause in told["clauses"]:
+    record = json.loads((world.passed / "record.json").read_text())
+    for clause in record["clauses"]:
         clause["outcome"] = "PASS"
-    rewrite(world.passed, "record.json", lambda document: {**document, "clauses": told["clauses"]})
+    rewrite(world.passed, "record.json", lambda document: {**document, "clauses": record["clauses"]})
 
 
 def _manifest(change: Callable[[str], str]) -> Change:

@@ -82,6 +82,6 @@ def test_whose_fault_an_ending_is(kind: EndingKind, phase: Phase) -> None:
     subjects = Outcome.FAIL if (kind, phase) in SUBJECTS else Outcome.NOT_MEASURED
     outcome = Outcome.PASS if kind is EndingKind.COMPLETED else subjects
     place = "" if kind in NOBODYS else str(phase)
-    told = None if kind is EndingKind.COMPLETED else Reason(ReasonCode(NAMES[kind]), place, "so it was")
+    reason = None if kind is EndingKind.COMPLETED else Reason(ReasonCode(NAMES[kind]), place, "so it was")
     bound = Bound("const", "completed")
-    assert completes == ClauseResult("subject.completes", outcome, NAMES[kind], bound, "", told)
+    assert completes == ClauseResult("subject.completes", outcome, NAMES[kind], bound, "", reason)

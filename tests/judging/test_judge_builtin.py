@@ -210,9 +210,9 @@ def test_clauses_name_why_a_measurement_is_missing(name: str, why: str) -> None:
     looking = {clause.id for clause in contract.clauses if clause.path[0] == name}
     looking |= {rule.id for rule in contract.rules if f"self.{name}" in rule.text}
     measured = healthy(**{name: ...})
-    told = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
+    judgment = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
     plain = judge(contract, observe(measured)).clauses
-    for result, before in zip(told, plain, strict=True):
+    for result, before in zip(judgment, plain, strict=True):
         reason = replace(before.reason, text=why) if result.id in looking else before.reason
         assert (result.outcome, result.reason) == (before.outcome, reason)
     assert judge(contract, observe(measured, unseen={"nothing": why})).clauses == plain

@@ -102,7 +102,7 @@ def test_what_the_policy_on_outside_subjects_accepts(
         ClauseResult(name, outcome, None, None, reason=reason) for name, (outcome, reason) in clauses.items()
     )
     is_measured = all(result.outcome is not Outcome.FAIL for result in results)
-    told = replace(
+    changed = replace(
         record(tmp_path),
         subject=subject,
         subject_parameters={"trainer": "a.toml"} if subject == OUTSIDE else {},
@@ -112,4 +112,4 @@ def test_what_the_policy_on_outside_subjects_accepts(
         mutants_skipped=False,
         proven=mutants == [Fate.KILLED],
     )
-    assert told.lacks_only_not_visible is accepted
+    assert changed.lacks_only_not_visible is accepted

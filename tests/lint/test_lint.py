@@ -374,9 +374,9 @@ def test_a_parameter_that_nothing_reads_back_is_named(tmp_path: Path, call: str,
     root = write_project(tmp_path)
     path = root / "falsifiers" / "demo" / "sorting.py"
     path.write_text(f"def falsify(trial):\n    told = {{}}\n    trial.resolve({call})\n")
-    told = [
+    findings = [
         finding for finding in statically(contract_of(document()), [root]) if finding.rule == "parameter-not-read-back"
     ]
     places = [f"/profiles/{profile}/parameters/{name}" for profile in ("full", "reduced") for name in found]
-    assert [finding.pointer for finding in told] == places
-    assert all("trial.resolve(steps=" in finding.remedy for finding in told)
+    assert [finding.pointer for finding in findings] == places
+    assert all("trial.resolve(steps=" in finding.remedy for finding in findings)

@@ -85,8 +85,8 @@ def test_ctrl_c_ends_all_works() -> None:
 
 def test_works_can_be_ended() -> None:
     """A caller that handles signals can end all work. Work that waits does not begin."""
-    asked = itertools.count()
-    outcomes = list(isolated_all([sleep_inside_a_library] * 3, Limits(), 2, lambda: next(asked) > 1))
+    calls = itertools.count()
+    outcomes = list(isolated_all([sleep_inside_a_library] * 3, Limits(), 2, lambda: next(calls) > 1))
     assert [str(outcome) for outcome in outcomes] == ["was ended"] * 3
 
 
@@ -158,8 +158,8 @@ def test_works_run_side_by_side_and_answer_in_order() -> None:
         return run
 
     outcomes = list(isolated_all(map(work, range(40)), LIMITS, 4))
-    told = [outcome if isinstance(outcome, bytes) else str(outcome) for outcome in outcomes]
-    assert told == [b"%d" % number if number % 7 else "died of SIGSEGV" for number in range(40)]
+    texts = [outcome if isinstance(outcome, bytes) else str(outcome) for outcome in outcomes]
+    assert texts == [b"%d" % number if number % 7 else "died of SIGSEGV" for number in range(40)]
 
 
 def test_a_work_that_hangs_holds_up_no_other() -> None:
@@ -231,12 +231,12 @@ def test_a_work_has_the_limits_of_its_process() -> None:
     numbers = (signal.SIGPROF, signal.SIGXCPU)
 
     def work() -> bytes:
-        told = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("CPU", "CORE", "AS")}
+        rlimits = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("CPU", "CORE", "AS")}
         timer = signal.getitimer(signal.ITIMER_PROF)[0]
         handlers = [signal.getsignal(number) is signal.SIG_DFL for number in numbers]
         with open("/proc/self/statm") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
-        return json.dumps([told, timer, handlers, size]).encode()
+        return json.dumps([rlimits, timer, handlers, size]).encode()
 
     limits = replace(LIMITS, seconds=7.25)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
@@ -374,9 +374,9 @@ def test_descendants_end_when_the_caller_is_killed() -> None:
 
         isolated_all([work], Limits(descendants=True), 1).__next__()
         os._exit(0)
-    told = b""
-    while told.count(b"\n") < 2:
-        told += os.read(reading, 100)
+    output = b""
+    while output.count(b"\n") < 2:
+        output += os.read(reading, 100)
     os.kill(caller, signal.SIGKILL)
     os.waitpid(caller, 0)
-    assert all(map(gone, map(int, told.split())))
+    assert all(map(gone, map(int, output.split())))

@@ -102,12 +102,12 @@ def test_modules_are_looked_up_without_running_them(tmp_path: Path, monkeypatch:
 def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
     monkeypatch: pytest.MonkeyPatch, wanted: str, adapters: list[Tool], reasons: list[str]
 ) -> None:
-    asked: list[float] = []
-    monkeypatch.setattr(installed, "vulkan", lambda: asked.append(0.0) or tuple(adapters))
+    calls: list[float] = []
+    monkeypatch.setattr(installed, "vulkan", lambda: calls.append(0.0) or tuple(adapters))
     requirements._vulkan_adapters.cache_clear()
     try:
         assert shortfalls({"device": "any"}, a_host()) == []
-        assert not asked
+        assert not calls
         assert shortfalls({"device": "any", "vulkan": wanted}, a_host()) == reasons
     finally:
         requirements._vulkan_adapters.cache_clear()

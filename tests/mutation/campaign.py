@@ -85,12 +85,12 @@ def _unchanged(tree: Path, modules: Sequence[str], copies: mutation.Copies) -> d
     place = tree / UNCHANGED
     known = json.loads(place.read_text()) if place.exists() else {}
     files = {file for module in modules for file in select(ROOT, module)} - known.keys()
-    for file, told in copies.each(sorted(files), _run_unchanged):
-        known[file] = told
-        for test in told["failing"]:
+    for file, result in copies.each(sorted(files), _run_unchanged):
+        known[file] = result
+        for test in result["failing"]:
             print(f"fails without a mutant and is left out: {test}", flush=True)
     place.write_text(json.dumps(known, indent=1) + "\n")
-    return {file: told["seconds"] for file, told in known.items()}
+    return {file: result["seconds"] for file, result in known.items()}
 
 
 def _run_unchanged(copy: Path, file: str) -> dict[str, Any]:

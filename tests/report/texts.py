@@ -23,16 +23,16 @@ nasty = st.text(
 def with_texts(folder: Path, text: str) -> Record:
     """A record with this text in every field whose text does not come from the harness."""
     record = claim_result(folder, mutants={"forgets-one": {}, "stops-early": {"returned": ...}}).record
-    told = Reason(ReasonCode.CANNOT_BE_EVALUATED, text, text, clauses=(text,))
+    reason = Reason(ReasonCode.CANNOT_BE_EVALUATED, text, text, clauses=(text,))
     clauses = [
-        replace(clause, reason=told, bound=Bound("const", text), unit=text, value={text: [text, 1.5, float("nan")]})
+        replace(clause, reason=reason, bound=Bound("const", text), unit=text, value={text: [text, 1.5, float("nan")]})
         for clause in record.clauses
     ]
-    mutants = [replace(mutant, defect=text, reason=told) for mutant in record.mutants]
+    mutants = [replace(mutant, defect=text, reason=reason) for mutant in record.mutants]
     return replace(
         record,
         title=text,
-        reason=told,
+        reason=reason,
         profile_reason=text,
         command=text,
         overrides={"model": text},

@@ -55,7 +55,7 @@ def differences(
 def reached(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     """The results without the parts that isolation changes."""
     return {
-        claim: {part: told for part, told in parts.items() if part not in UNREACHED.get(claim, ())}
+        claim: {part: verdict for part, verdict in parts.items() if part not in UNREACHED.get(claim, ())}
         for claim, parts in found.items()
     }
 

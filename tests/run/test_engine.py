@@ -233,8 +233,8 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
     fsync, rename = os.fsync, os.rename
 
     def identity(path: Path | int) -> tuple[str, int]:
-        told = os.stat(path)
-        return f"{told.st_ino}", told.st_size
+        stat = os.stat(path)
+        return f"{stat.st_ino}", stat.st_size
 
     def syncing(descriptor: int) -> None:
         done.append(identity(descriptor))

@@ -312,16 +312,16 @@ def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leases fail on the other GPU too."""
-    asked = list[int]()
+    calls = list[int]()
 
     def refuse(device: Gpu, **options: Any) -> Any:
-        asked.append(device.index)
+        calls.append(device.index)
         raise LeaseUnavailable("leases cannot be kept")
 
     monkeypatch.setattr(claim_run, "lease", refuse)
     whole = bench(honest)
     record = only(whole.run(on_gpus(whole), profile="reduced"))
-    assert (record.verdict, record.withdrawn, asked) == (Verdict.NOT_MEASURED, {}, [0])
+    assert (record.verdict, record.withdrawn, calls) == (Verdict.NOT_MEASURED, {}, [0])
 
 
 def test_no_trial_begins_on_a_gpu_whose_memory_is_taken(bench: Callable[..., Bench], driver: ModuleType) -> None:

@@ -162,7 +162,7 @@ def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: 
     """Each of three steps has few enough names. Together, the table would have too many columns for a bundle."""
     names = (range(400), range(400, 800), range(800, 1001))
     rows = [
-        message("Stepped", step=step, values={f"loss{name}": 1.0 for name in some}) for step, some in enumerate(names)
+        message("Stepped", step=step, values={f"loss{name}": 1.0 for name in names}) for step, names in enumerate(names)
     ]
     record, bundle = run(project, tmp_path, said(*rows, **healthy()))
     assert record.verdict is Verdict.NOT_MEASURED
@@ -219,8 +219,8 @@ FORGED = [
 @pytest.mark.parametrize("line", FORGED, ids=lambda line: line[:60].decode(errors="replace"))
 def test_a_message_without_proof_measures_nothing(project: Project, tmp_path: Path, line: bytes) -> None:
     """The trial is NOT_MEASURED, whatever the message says and the trial itself measured."""
-    for told in (healthy(), healthy(returned=2)):
-        record, bundle = run(project, tmp_path, said(UNSIGNED + b"\n" + line + b"\n", **told))
+    for measurements in (healthy(), healthy(returned=2)):
+        record, bundle = run(project, tmp_path, said(UNSIGNED + b"\n" + line + b"\n", **measurements))
         assert record.verdict is Verdict.NOT_MEASURED
         assert bundle.observation.ending.kind is EndingKind.GARBLED
         assert record.reason is not None

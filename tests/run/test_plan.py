@@ -197,9 +197,9 @@ def test_a_slower_gpu_gets_more_time(
 ) -> None:
     """Subject, mutants and the line of the plan have the same limit. One that is claimed stays, and so does a CPU's."""
     monkeypatch.setattr("harness.running.plan._paces", lambda: [lambda name: 17.0])
-    asked = contract(ANY if not gpus else CUDA)
-    asked = replace(asked, profiles={"full": replace(asked.profiles["full"], limit_is_claimed=claimed)})
-    plan = make_plan(asked, a_host(*[a_gpu()] * gpus), RunRequest())
+    declared = contract(ANY if not gpus else CUDA)
+    declared = replace(declared, profiles={"full": replace(declared.profiles["full"], limit_is_claimed=claimed)})
+    plan = make_plan(declared, a_host(*[a_gpu()] * gpus), RunRequest())
     event = ClaimPlanned.of(plan)
     limits = [plan.seconds, plan.trial().seconds, plan.mutant_trial(plan.mutants[0][0]).seconds, event.limit_seconds]
     assert limits == [60.0 * expected] * 4

@@ -46,7 +46,7 @@ def test_serial_and_scheduled_runs_find_the_same(tmp_path: Path) -> None:
         done = harness(tmp_path, "run", "--all", *way, "--json", "run.json")
         assert done.returncode == ExitStatus.FAIL, done.stdout + done.stderr
         found.append(outcomes(json.loads((tmp_path / "run.json").read_text())["records"]))
-    assert {claim: told["verdict"] for claim, told in sorted(found[0].items())} == VERDICTS
+    assert {claim: parts["verdict"] for claim, parts in sorted(found[0].items())} == VERDICTS
     assert found[0]["F-DEMO-VOID-001"]["mutant none"] == "survived"
     assert differences(*found) == {}
 

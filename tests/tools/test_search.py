@@ -135,8 +135,8 @@ def test_a_refusal_names_the_first_problems() -> None:
     """The message has the first five problems."""
     with pytest.raises(DocumentError) as refused:
         Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
-    told = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
-    assert told == [f"/unknown_{number}" for number in range(5)]
+    names = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
+    assert names == [f"/unknown_{number}" for number in range(5)]
 
 
 def searching_in(folder: Path, attempt: Any, **changed: Any) -> CaseSearch:

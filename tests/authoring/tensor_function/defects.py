@@ -262,8 +262,8 @@ def clock_patched() -> Function:
     """CUDA's events report a hundredth of the time."""
 
     def function(x: Tensor) -> Tensor:
-        told = torch.cuda.Event.elapsed_time
-        torch.cuda.Event.elapsed_time = lambda self, end: told(self, end) / 100  # type: ignore[method-assign]
+        elapsed_time = torch.cuda.Event.elapsed_time
+        torch.cuda.Event.elapsed_time = lambda self, end: elapsed_time(self, end) / 100  # type: ignore[method-assign]
         return softmax(x)
 
     return function

@@ -60,9 +60,9 @@ STEPS = {"inputs_kept", "outputs_kept", "no_shared_memory", "settings_kept", "pl
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
     """Put back what defects and hosts change in torch."""
-    threads, told = torch.get_num_threads(), torch.cuda.Event.elapsed_time
+    threads, elapsed_time = torch.get_num_threads(), torch.cuda.Event.elapsed_time
     yield
-    torch.cuda.Event.elapsed_time = told  # type: ignore[method-assign]
+    torch.cuda.Event.elapsed_time = elapsed_time  # type: ignore[method-assign]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_num_threads(threads)
 

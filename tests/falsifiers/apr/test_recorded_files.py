@@ -107,8 +107,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     run.mkdir()
 
     def said(subject: str, claim: str = LAYOUT) -> subprocess.CompletedProcess[str]:
-        asked = ["run", claim, "--no-mutants", "--evidence", str(tmp_path / "evidence"), "--subject", subject]
-        return harness(PROJECT.root, *asked, *(["-P", f"dir={run}"] if "recorded" in subject else []), home=tmp_path)
+        words = ["run", claim, "--no-mutants", "--evidence", str(tmp_path / "evidence"), "--subject", subject]
+        return harness(PROJECT.root, *words, *(["-P", f"dir={run}"] if "recorded" in subject else []), home=tmp_path)
 
     empty = said("recorded:trainers/apr-distill.toml")
     assert empty.returncode == 3, empty.stdout

@@ -123,9 +123,9 @@ def test_tf32_rounding_keeps_ten_bits() -> None:
 def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
     """The bound of 1e-5 is absolute. With TF32, weight gradients of the size of the scale exceed it."""
     case = next(first_case for first_case in first_cases(_TRUE_TINY, 48) if first_case["scale"] == scale)
-    asked = question(case, "cpu")
-    _, right, _ = projection_gradients(asked.x, asked.weight, asked.gradients[0])
-    found = Tf32Rounding().project_backward("q", asked.x, asked.weight, asked.gradients[0], bias=False)
+    drawn = question(case, "cpu")
+    _, right, _ = projection_gradients(drawn.x, drawn.weight, drawn.gradients[0])
+    found = Tf32Rounding().project_backward("q", drawn.x, drawn.weight, drawn.gradients[0], bias=False)
     assert 0.5 * scale < float(right.std()) < 2 * scale
     assert (float((found.weight - right).abs().max()) <= 1e-5) == (scale == 0.001)
 
@@ -133,9 +133,9 @@ def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
 def test_far_rows_lie_beyond_an_index_of_32_bits() -> None:
     """The third row of each matrix begins at element 2^31 or later; no two matrices share an element."""
     case = next(first_case for first_case in first_cases(_TRUE_TINY, 48) if "far" in first_case["layouts"])
-    asked, near = question(case, "cpu"), question({**case, "layouts": ["rows"] * 3}, "cpu")
+    drawn, near = question(case, "cpu"), question({**case, "layouts": ["rows"] * 3}, "cpu")
     for far, plain in zip(
-        (asked.x, asked.weight, *asked.gradients), (near.x, near.weight, *near.gradients), strict=True
+        (drawn.x, drawn.weight, *drawn.gradients), (near.x, near.weight, *near.gradients), strict=True
     ):
         assert 2 * far.stride(0) >= 2**31
         assert torch.equal(far, plain)
@@ -146,8 +146,8 @@ def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings", reason="pip install '.[blackwell]'")
     made, _ = trial(tmp_path)
     with counting_kernels() as seen:
-        told = made.subject.prewarm("new", _TINY, 1)
-        assert seen.kernels == len(told) == 3
+        result = made.subject.prewarm("new", _TINY, 1)
+        assert seen.kernels == len(result) == 3
         made.subject.prewarm("old", _TINY, 1)
     assert seen.kernels == 3 + 10
     made.subject.prewarm("new", _TINY, 1)
@@ -240,17 +240,17 @@ def test_an_unsteady_old_path_decides_only_what_is_far_from_the_limit(
 
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both paths of the reference run in real time, one by the library and one by Triton's interpreter."""
-    asked: dict[str, Backend] = {}
+    backends: dict[str, Backend] = {}
 
     class Remembering(CublasPath):
         def backend(self, path: Side, layer: int) -> Backend:
             """See `TwoPaths`."""
-            asked[path] = super().backend(path, layer)
-            return asked[path]
+            backends[path] = super().backend(path, layer)
+            return backends[path]
 
     made, measured = trial(tmp_path, Remembering, rounds=2, layers=1, largest_tokens=16, ratio_limit=1e-9)
     time_backward(made, _TINY)
-    assert (type(asked["new"]), type(asked["old"])) == (LibraryBackend, TritonBackend)
+    assert (type(backends["new"]), type(backends["old"])) == (LibraryBackend, TritonBackend)
     assert 0 < measured["slower_low"] <= measured["slower_high"]
     assert min(min(times) for times in json.loads((tmp_path / "timing.json").read_text())["seconds"].values()) > 0
 

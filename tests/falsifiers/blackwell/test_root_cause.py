@@ -151,10 +151,10 @@ class ForgetsKeptInput(LedgerAttribution):
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         report = super().put(load, memory)
-        told = report.accounts
-        forgotten = told[Owner.ACTIVATIONS] // 20
-        activations, unknown = told[Owner.ACTIVATIONS] - forgotten, told[Owner.UNKNOWN] + forgotten
-        return replace(report, accounts={**told, Owner.ACTIVATIONS: activations, Owner.UNKNOWN: unknown})
+        accounts = report.accounts
+        forgotten = accounts[Owner.ACTIVATIONS] // 20
+        activations, unknown = accounts[Owner.ACTIVATIONS] - forgotten, accounts[Owner.UNKNOWN] + forgotten
+        return replace(report, accounts={**accounts, Owner.ACTIVATIONS: activations, Owner.UNKNOWN: unknown})
 
 
 class AddsUpRefusals(LedgerAttribution):

@@ -21,7 +21,7 @@ PROJECT = Project.find(Path(__file__).parent)
 
 
 def judged(
-    folder: Path, contract: Contract, falsify: Callable[..., None], subject: type, asked: dict[str, Any]
+    folder: Path, contract: Contract, falsify: Callable[..., None], subject: type, parameters: dict[str, Any]
 ) -> tuple[Judgment, str]:
     """The judgment of a trial, and why it ended if it did not complete."""
     heard: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}, Unseen: {}}
@@ -31,7 +31,7 @@ def judged(
 
     workspace = folder / "workspace"
     workspace.mkdir()
-    setting = Setting(asked, "cuda:0", 1, workspace, folder.parent / "cache")
+    setting = Setting(parameters, "cuda:0", 1, workspace, folder.parent / "cache")
     run = WorkerTrial(setting, workspace, contract.measurements, report)
     ending = Ending(EndingKind.COMPLETED)
     try:
@@ -41,7 +41,7 @@ def judged(
     except NotMeasured as why:
         ending = Ending(EndingKind.NOT_MEASURED, Phase.FALSIFIER, str(why))
     observation = Observation(
-        subject=contract.subject, profile="full", parameters=asked, device=Device("cuda", "a device"),
+        subject=contract.subject, profile="full", parameters=parameters, device=Device("cuda", "a device"),
         measurements=heard[Measured], resolved=heard[Resolved], unseen=heard[Unseen], ending=ending,
         residency=Residency(None, True, 1, None),
     )  # fmt: skip

@@ -37,11 +37,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--trainers", default=",".join((*TRAINERS, *FORMATS)))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     refuted = runs = 0
-    for seed in range(asked.first, asked.first + asked.seeds):
-        for kind in asked.trainers.split(","):
+    for seed in range(options.first, options.first + options.seeds):
+        for kind in options.trainers.split(","):
             for claim in OF_FILES if kind in FORMATS else CLAIMS:
                 with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
                     found = (

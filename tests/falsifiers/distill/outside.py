@@ -76,12 +76,12 @@ def outcomes(claim: str, seen: Seen, parameters: Mapping[str, Any]) -> dict[str,
     """The outcome of each clause of the claim, in the reduced profile with some parameters changed."""
     contract = load(CONTRACTS / claim / "contract.json", (ROOT,))
     given = contract.profiles["reduced"].parameters
-    asked = {**given, **{name: value for name, value in parameters.items() if name in given}}
+    chosen = {**given, **{name: value for name, value in parameters.items() if name in given}}
     kind = {"": EndingKind.COMPLETED, "NotObserved": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
     ending = Ending(kind.get(seen.ending, EndingKind.SUBJECT_FAULT), reason=seen.reason)
     device = Device("cpu", "a CPU")
     observation = Observation(
-        "", "reduced", asked, device, seen.measurements, seen.resolved, ending=ending, unseen=seen.unseen
+        "", "reduced", chosen, device, seen.measurements, seen.resolved, ending=ending, unseen=seen.unseen
     )
     return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
 
@@ -137,8 +137,8 @@ def historical_run(folder: Path) -> Path:
     """A run like the one of 25 hours (PR #1856): a log of good losses, and 200 bytes of metadata as the model."""
     place = folder / "run"
     place.mkdir()
-    told = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}
-    header = {"__metadata__": {"teacher_model": "", **told}}
+    metadata = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}
+    header = {"__metadata__": {"teacher_model": "", **metadata}}
     header["__metadata__"]["teacher_model"] = "/" + "m" * (191 - len(json.dumps(header)))
     content = struct.pack("<Q", 192) + json.dumps(header).encode()
     assert len(content) == 200

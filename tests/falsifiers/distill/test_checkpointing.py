@@ -141,12 +141,12 @@ def test_the_default_is_the_specs_and_nonsense_is_refused(tmp_path: Path) -> Non
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     """Losses and weights are equal to the last bit, with dropout that draws random numbers in every step."""
-    asked = {"steps": 7, "checkpoint_every": 3, "dropout": 0.2}
-    whole = Distillation(a_setting(tmp_path / "whole", **asked))
+    parameters = {"steps": 7, "checkpoint_every": 3, "dropout": 0.2}
+    whole = Distillation(a_setting(tmp_path / "whole", **parameters))
     losses = whole.distill(silent).losses
-    first = Distillation(a_setting(tmp_path / "parts", **{**asked, "steps": 4}))
+    first = Distillation(a_setting(tmp_path / "parts", **{**parameters, "steps": 4}))
     assert first.distill(silent).losses == losses[:4]
-    second = Distillation(a_setting(tmp_path / "parts", **asked))
+    second = Distillation(a_setting(tmp_path / "parts", **parameters))
     assert second.resume() == 3
     run = second.distill(silent)
     assert run.losses == losses[3:]

@@ -26,13 +26,13 @@ SETTING = Setting({}, "cpu", 0, Path(), Path())
 
 def chunked(case: Mapping[str, Any], chunk: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
     """Loss and both gradients of a case."""
-    asked = question(case, device)
-    student, head = asked.student.requires_grad_(), asked.student_head.requires_grad_()
+    drawn = question(case, device)
+    student, head = drawn.student.requires_grad_(), drawn.student_head.requires_grad_()
     loss = chunked_distillation_loss(
-        student, head, asked.teacher, asked.teacher_head, asked.labels,
-        alpha=asked.alpha, temperature=asked.temperature, chunk=chunk,
+        student, head, drawn.teacher, drawn.teacher_head, drawn.labels,
+        alpha=drawn.alpha, temperature=drawn.temperature, chunk=chunk,
     )  # fmt: skip
-    return loss.detach(), *torch.autograd.grad(loss, (student, head), torch.full_like(loss, asked.upstream))
+    return loss.detach(), *torch.autograd.grad(loss, (student, head), torch.full_like(loss, drawn.upstream))
 
 
 @given(st.integers(0, 20_000), st.integers(1, 300_000))
@@ -52,14 +52,14 @@ def test_chunks_are_equal_and_small(rows: int, vocabulary: int) -> None:
 @given(cases(SMALL, ("float64", "float32")), st.integers(1, 13))
 def test_chunks_of_any_size_make_the_plain_loss(case: dict[str, Any], chunk: int) -> None:
     """Value and gradients agree to rounding, whatever positions are ignored."""
-    asked = question(case, "cpu")
-    plain = PlainKdLoss(SETTING)(asked)
+    drawn = question(case, "cpu")
+    plain = PlainKdLoss(SETTING)(drawn)
     loss, *gradients = chunked(case, chunk)
     tolerance = 1e-4 if case["dtype"] == "float32" else 1e-11
-    scale = max(1.0, truth(asked).magnitude)
+    scale = max(1.0, truth(drawn).magnitude)
     assert float((loss - plain.loss).abs()) <= tolerance * scale
     for got, wanted, largest in zip(
-        gradients, (plain.student_gradient, plain.head_gradient), truth(asked).largest, strict=True
+        gradients, (plain.student_gradient, plain.head_gradient), truth(drawn).largest, strict=True
     ):
         assert float((got - wanted).abs().max()) <= tolerance * largest
 

@@ -49,14 +49,14 @@ def run(
         "rank": 0,
         **changes,
     }
-    asked = argparse.Namespace(
+    options = argparse.Namespace(
         **{"every": 2, **given, **shape}, decay=0.01, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
     )
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
-        train(asked)
-        asked.stop, asked.resume, asked.made = 0, True, asked.stop
-        train(asked)
+        train(options)
+        options.stop, options.resume, options.made = 0, True, options.stop
+        train(options)
     return folder
 
 

@@ -63,8 +63,8 @@ def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Pat
 
 def recorded(place: Path, claim: str, folder: Path, **options: Any) -> Seen:
     """Run a falsifier on a finished run of apr distill."""
-    asked = {"trainer": str(ROOT / "trainers" / "apr-distill.toml"), "dir": str(place), **options}
-    return outside(folder, claim, Recorded, **asked)
+    parameters = {"trainer": str(ROOT / "trainers" / "apr-distill.toml"), "dir": str(place), **options}
+    return outside(folder, claim, Recorded, **parameters)
 
 
 def test_a_run_without_a_log_is_judged_by_its_files(tmp_path: Path) -> None:

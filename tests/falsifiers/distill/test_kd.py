@@ -65,8 +65,8 @@ def test_the_formula_is_the_historical_one() -> None:
     nothing = truth(question({**case, "ignored": 1.0}, "cpu"))
     assert nothing.loss == 0.0
     assert not nothing.student_gradient.any()
-    asked = question(case, "cpu")
-    something = truth(asked)
+    drawn = question(case, "cpu")
+    something = truth(drawn)
     assert something.loss > 0.0
-    assert something.student_gradient.shape == asked.student.shape
-    assert something.head_gradient.shape == asked.student_head.shape
+    assert something.student_gradient.shape == drawn.student.shape
+    assert something.head_gradient.shape == drawn.student_head.shape

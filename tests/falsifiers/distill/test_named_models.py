@@ -78,8 +78,8 @@ def folder(distilled: Path, tmp_path: Path) -> Path:
 
 
 def _seen(folder: Path, claim: str = SMOKE, **changed: Any) -> Seen:
-    asked = {"trainer": str(folder / "trainer.toml"), "dir": str(folder / "run"), "root": str(folder)}
-    return outside(folder, claim, Recorded, **asked, **ASKED, **changed)
+    parameters = {"trainer": str(folder / "trainer.toml"), "dir": str(folder / "run"), "root": str(folder)}
+    return outside(folder, claim, Recorded, **parameters, **ASKED, **changed)
 
 
 def _outcomes(folder: Path, claim: str = SMOKE) -> dict[str, Outcome]:

@@ -168,10 +168,12 @@ DEFECTS: dict[str, tuple[Defect, str, dict[str, set[str]]]] = {
 
 def judged(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outcome]:
     """The outcome of each clause for a run in the format of the file's trainer."""
-    asked = FORMATS[file](made, folder / "run")
-    asked |= {"tokenizer": "bytes", "text": str(made.initial.parent / "text"), "dir": str(folder / "run")}
+    parameters = FORMATS[file](made, folder / "run")
+    parameters |= {"tokenizer": "bytes", "text": str(made.initial.parent / "text"), "dir": str(folder / "run")}
     steps = {"steps": STEPS, "checkpoint_every": STEPS}
-    seen = outside(folder, claim, Recorded, trainer=str(ROOT / "trainers" / f"{file}.toml"), **asked, **ASKED, **steps)
+    seen = outside(
+        folder, claim, Recorded, trainer=str(ROOT / "trainers" / f"{file}.toml"), **parameters, **ASKED, **steps
+    )
     return outcomes(claim, seen, {**ASKED, **steps})
 
 

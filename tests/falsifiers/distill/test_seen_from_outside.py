@@ -132,5 +132,5 @@ def test_steps_that_are_not_told_move_nothing_that_was_looked_at(folder: Path) -
     assert "weight_changes" not in seen.measurements
     assert seen.measurements["unmoved"] == []  # by the export and the initial file
     shutil.rmtree(folder / "workspace")
-    told = outside(folder, SMOKE, watch_every=2, checkpoint_every=2)
-    assert (told.measurements["unmoved"], told.measurements["weight_changes"]) == ([], 25)
+    found = outside(folder, SMOKE, watch_every=2, checkpoint_every=2)
+    assert (found.measurements["unmoved"], found.measurements["weight_changes"]) == ([], 25)

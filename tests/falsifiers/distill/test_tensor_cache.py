@@ -107,12 +107,12 @@ def test_the_rest_weighs_together_what_it_weighed(tmp_path: Path, scale: float, 
 
 def test_the_same_question_is_answered_once(tmp_path: Path) -> None:
     """Another question, or one of another width, is answered anew."""
-    asked = []
+    calls = []
 
     def asking() -> Tensor:
-        asked.append(1)
+        calls.append(1)
         return answers(1.0)
 
     for made_from, top_k in (({"seed": 1}, 3), ({"seed": 1}, 3), ({"seed": 2}, 3), ({"seed": 2}, 4)):
         write_teacher_cache(tmp_path / "cache", top_k, made_from, ((1, asking()) for _ in range(1)))
-    assert len(asked) == 3
+    assert len(calls) == 3

@@ -43,36 +43,36 @@ EQUAL_LOGITS = {
 @example(EQUAL_LOGITS)
 def test_arithmetic_in_float32_is_exact_enough(case: dict[str, Any]) -> None:
     """The gradient of the logits is rounded once before the products, and the products once after."""
-    asked = question(case, "cpu")
-    errors = _errors(asked, in_float32(asked), truth(asked))
+    drawn = question(case, "cpu")
+    errors = _errors(drawn, in_float32(drawn), truth(drawn))
     assert {name: error for name, error in errors.items() if not error <= BOUNDS[name]} == {}
 
 
-def in_float32(asked: HeadQuestion) -> Answer:
+def in_float32(drawn: HeadQuestion) -> Answer:
     """The textbook's formulas, with exponentials of logits less their logarithmic sum."""
-    dtype, rows = asked.hidden.dtype, torch.arange(len(asked.hidden))
-    raw = asked.hidden.float() @ asked.weight.float().T
-    logits = asked.softcap * torch.tanh(raw / asked.softcap) if asked.softcap else raw
-    counts = asked.targets != asked.ignore_index
+    dtype, rows = drawn.hidden.dtype, torch.arange(len(drawn.hidden))
+    raw = drawn.hidden.float() @ drawn.weight.float().T
+    logits = drawn.softcap * torch.tanh(raw / drawn.softcap) if drawn.softcap else raw
+    counts = drawn.targets != drawn.ignore_index
     log_sums = logits.logsumexp(-1)
     softmax = (logits - log_sums[:, None]).exp()
-    targets = torch.full_like(logits, asked.label_smoothing / logits.shape[1])
-    targets[rows[counts], asked.targets[counts]] += 1.0 - asked.label_smoothing
-    losses = (log_sums - (targets * logits).sum(-1) + asked.z_loss * log_sums**2) * counts
-    count = max(1, int(counts.sum())) if asked.reduction == "mean" else 1
-    of_logits = softmax * (1.0 + 2.0 * asked.z_loss * log_sums[:, None]) - targets
-    of_logits *= 1.0 - (logits / asked.softcap) ** 2 if asked.softcap else 1.0
-    rounded = (of_logits * counts[:, None]).to(dtype).float() * (asked.upstream.expand(len(rows)) / count)[:, None]
-    of_hidden, of_weight = rounded @ asked.weight.float(), rounded.T @ asked.hidden.float()
+    targets = torch.full_like(logits, drawn.label_smoothing / logits.shape[1])
+    targets[rows[counts], drawn.targets[counts]] += 1.0 - drawn.label_smoothing
+    losses = (log_sums - (targets * logits).sum(-1) + drawn.z_loss * log_sums**2) * counts
+    count = max(1, int(counts.sum())) if drawn.reduction == "mean" else 1
+    of_logits = softmax * (1.0 + 2.0 * drawn.z_loss * log_sums[:, None]) - targets
+    of_logits *= 1.0 - (logits / drawn.softcap) ** 2 if drawn.softcap else 1.0
+    rounded = (of_logits * counts[:, None]).to(dtype).float() * (drawn.upstream.expand(len(rows)) / count)[:, None]
+    of_hidden, of_weight = rounded @ drawn.weight.float(), rounded.T @ drawn.hidden.float()
     return Answer(
-        losses if asked.reduction == "none" else losses.sum() / count,
-        (of_hidden * float(asked.frozen != "hidden")).to(dtype),
-        (of_weight * float(asked.frozen != "weight")).to(dtype),
+        losses if drawn.reduction == "none" else losses.sum() / count,
+        (of_hidden * float(drawn.frozen != "hidden")).to(dtype),
+        (of_weight * float(drawn.frozen != "weight")).to(dtype),
     )
 
 
-def _devices(asked: Any) -> set[str]:
-    return {value.device.type for value in vars(asked).values() if isinstance(value, Tensor)}
+def _devices(drawn: Any) -> set[str]:
+    return {value.device.type for value in vars(drawn).values() if isinstance(value, Tensor)}
 
 
 @pytest.mark.parametrize("case", first_cases({"most_alike": 4, "past_a_step": 5}))
@@ -85,6 +85,6 @@ def test_a_case_is_on_one_device(case: dict[str, Any]) -> None:
 def test_the_question_of_a_compiled_loss_is_on_one_device(ignored: float) -> None:
     """On an H200, a case with tensors on two devices ended the trial in the oracle."""
     trial = SimpleNamespace(parameters={"rows": 3, "width": 2, "vocabulary": 5}, seed=0, device="meta")
-    asked = _question(trial, 0, ignored)  # type: ignore[arg-type]
-    assert _devices(asked) == {"meta"}
-    assert asked.upstream.dtype == torch.float32
+    drawn = _question(trial, 0, ignored)  # type: ignore[arg-type]
+    assert _devices(drawn) == {"meta"}
+    assert drawn.upstream.dtype == torch.float32

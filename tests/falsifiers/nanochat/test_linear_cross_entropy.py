@@ -178,9 +178,9 @@ def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_
         rank = dist.get_rank()
         rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)
         shard = weight[:8] if rank == 0 else weight[8:]
-        asked = hidden[rows].clone().requires_grad_(), shard.clone().requires_grad_()
-        value = loss(asked[0], asked[1], targets[rows], dist.group.WORLD, of=of, chunk_rows=3)
-        return value.detach(), *torch.autograd.grad(value, asked, above)
+        leaves = hidden[rows].clone().requires_grad_(), shard.clone().requires_grad_()
+        value = loss(leaves[0], leaves[1], targets[rows], dist.group.WORLD, of=of, chunk_rows=3)
+        return value.detach(), *torch.autograd.grad(value, leaves, above)
 
     for rank, got in enumerate(run_of_ranks(2, work, "cpu", tmp_path)):
         rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)

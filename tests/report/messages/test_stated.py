@@ -44,8 +44,8 @@ def test_a_forged_reason_is_marked_among_the_caveats(tmp_path: Path) -> None:
     (result,) = bundle_results([verify(bundle)])
     assert result.verification.sound
     assert result.record is not None
-    (told,) = [caveat.text for caveat in caveats(result.record, ()) if "FORGED" in caveat.text]
-    assert told.endswith("FORGED [stated by the run]")
+    (text,) = [caveat.text for caveat in caveats(result.record, ()) if "FORGED" in caveat.text]
+    assert text.endswith("FORGED [stated by the run]")
 
 
 def test_a_forged_reason_is_marked_for_ci(tmp_path: Path) -> None:

@@ -316,11 +316,11 @@ def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> No
     completes = replace(clauses[0], id="subject.completes", outcome=Outcome.NOT_MEASURED, bound=None, reason=ended)
     why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=ended)
     record = replace(made, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(completes, *clauses))
-    told = [line for line in plain([events.ClaimFinished(record, None)]) if "not measured" in line]
+    lines = [line for line in plain([events.ClaimFinished(record, None)]) if "not measured" in line]
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
     hidden = [clause for clause in unmeasured if clause.id.split(".")[0] in ("given", "returned")]
-    assert [line.rpartition("; ")[2] for line in told[2:]] == ["it hides its input"]
-    assert [line.split()[0] for line in told[1:2]] == [str(len(unmeasured) - len(hidden))]
+    assert [line.rpartition("; ")[2] for line in lines[2:]] == ["it hides its input"]
+    assert [line.split()[0] for line in lines[1:2]] == [str(len(unmeasured) - len(hidden))]
 
 
 def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_known_refutations_are_apart_from_new_ones(tmp_path: Path) -> None:
     """Each report has them: JUnit skips what is known, CTRF calls it other, and SARIF suppresses its findings."""
-    told = {}
+    texts = {}
     for name, bundle in refuted(tmp_path).items():
         claim, *_ = cases.of_bundle(bundle)
         case = ElementTree.fromstring(junit.render([bundle])).find(f".//testcase[@name='{bundle.name}']")
@@ -118,9 +118,9 @@ def test_known_refutations_are_apart_from_new_ones(tmp_path: Path) -> None:
         ]
         (finding,) = json.loads(sarif.render([bundle]))["runs"][0]["results"]
         suppressed = [suppression["status"] for suppression in finding.get("suppressions", ())]
-        told[name] = (str(claim.status), case[0].tag, test["status"], finding["level"], suppressed)
+        texts[name] = (str(claim.status), case[0].tag, test["status"], finding["level"], suppressed)
         assert all(text.startswith(("known since ", "new: ")) for text in (claim.message, case[0].attrib["message"]))
-    assert told == {
+    assert texts == {
         "known": ("KNOWN", "skipped", "other", "note", ["accepted"]),
         "other": ("FAIL", "failure", "failed", "error", []),
         "holds": ("HOLDS", "failure", "failed", "error", []),

@@ -28,8 +28,8 @@ def results(bundles: Sequence[BundleResult]) -> dict[str, Any]:
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
     found: dict[str, Any] = document["results"]
     statuses = Counter(test["status"] for test in found["tests"])
-    told = {name: found["summary"][name] for name in ("passed", "failed", "skipped", "pending", "other")}
-    assert {name: count for name, count in told.items() if count} == statuses
+    counts = {name: found["summary"][name] for name in ("passed", "failed", "skipped", "pending", "other")}
+    assert {name: count for name, count in counts.items() if count} == statuses
     assert found["summary"]["tests"] == len(found["tests"])
     return found
 

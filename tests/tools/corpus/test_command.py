@@ -40,8 +40,8 @@ def picky(form: Form) -> None:
 def test_two_cases_end_to_end(tmp_path: Path) -> None:
     """Each is caught, its mended form passes, and the record says so with a digest of each bundle."""
     file = tmp_path / "results.json"
-    told = called("run", *QUICK, "--no-checkers", "--json", str(file), "--evidence", str(tmp_path / "evidence"))
-    assert told.return_value == 0, told.output
+    result = called("run", *QUICK, "--no-checkers", "--json", str(file), "--evidence", str(tmp_path / "evidence"))
+    assert result.return_value == 0, result.output
     found = json.loads(file.read_text(encoding="utf-8"))
     assert found["rounds"] == [["reduced", 0]]
     cases = found["cases"]
@@ -94,8 +94,8 @@ def test_other_checkers_answer_for_both_forms() -> None:
 
 def test_an_unknown_case() -> None:
     """It is refused before anything runs."""
-    told = called("run", "no-such-case")
-    assert "there is no case no-such-case" in str(told.exception)
+    result = called("run", "no-such-case")
+    assert "there is no case no-such-case" in str(result.exception)
 
 
 def test_the_list_has_every_case_in_order() -> None:
@@ -142,6 +142,6 @@ def test_a_subject_to_begin_with(project: Path, surface: str, name: str) -> None
 
 def test_an_id_that_leaves_its_folder(project: Path) -> None:
     """It is refused."""
-    told = called("new", "../../mine", "--kind", "data", "--source", "https://example.org/1")
-    assert "has other characters" in str(told.exception)
+    result = called("new", "../../mine", "--kind", "data", "--source", "https://example.org/1")
+    assert "has other characters" in str(result.exception)
     assert not (project / CASES).exists()

@@ -71,11 +71,11 @@ def violations(page: Any, address: str, axe: str) -> dict[str, Any]:
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     page.evaluate(axe)
     found: dict[str, Any] = {}
-    for (width, theme), asked in zip(SCREENS, ({}, {"runOnly": _OF_A_SCREEN}), strict=True):
+    for (width, theme), options in zip(SCREENS, ({}, {"runOnly": _OF_A_SCREEN}), strict=True):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme)
         if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
             found[f"width at {width}"] = wide
-        for rule, elements in page.evaluate(_RUN, asked):
+        for rule, elements in page.evaluate(_RUN, options):
             found[f"{rule} at {width} in {theme}"] = elements
     return found

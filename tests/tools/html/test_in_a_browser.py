@@ -44,12 +44,12 @@ def contexts(chromium: Any) -> Callable[..., Any]:
 def show(contexts: Callable[..., Any]) -> Iterator[Any]:
     """Open a page; at the end assert that it requested nothing and logged no error."""
     complaints: list[str] = []
-    asked = {"about:blank"}
+    visited = {"about:blank"}
     heard = {
         "console": lambda message: complaints.append(message.text),
         "pageerror": lambda error: complaints.append(str(error)),
         "dialog": lambda dialog: complaints.append(dialog.message),
-        "request": lambda request: request.url in asked or complaints.append(f"asked for {request.url}"),
+        "request": lambda request: request.url in visited or complaints.append(f"asked for {request.url}"),
     }
     used = set()
 
@@ -59,7 +59,7 @@ def show(contexts: Callable[..., Any]) -> Iterator[Any]:
             used.add(page)
             for event, handler in heard.items():
                 page.on(event, handler)
-        asked.add(address)
+        visited.add(address)
         page.set_viewport_size({"width": 1280, "height": 900})
         page.emulate_media(color_scheme="light")
         page.goto("about:blank")  # a page that is already open would not be loaded again

@@ -168,9 +168,9 @@ def test_the_log_has_what_an_isolated_subject_built_and_read(apart: LocalExecuto
     for executor, beginning in ((apart, "in the subject's process: "), (shared, "")):
         result = run(executor, "builds a model and loads it")
         assert judge(executor._contract, result.observation).outcome is Outcome.PASS, result.observation.ending
-        told = [line[12:] for line in result.log.text.splitlines()]
-        assert any(line.startswith(f"{beginning}built Linear: 6 parameters, 24 bytes") for line in told), told
-        assert any(line.startswith(f"{beginning}read workspace/weights.safetensors, ") for line in told), told
+        printed = [line[12:] for line in result.log.text.splitlines()]
+        assert any(line.startswith(f"{beginning}built Linear: 6 parameters, 24 bytes") for line in printed), printed
+        assert any(line.startswith(f"{beginning}read workspace/weights.safetensors, ") for line in printed), printed
 
 
 @pytest.mark.parametrize("told", [7, [7], [["a"]], [[1, 2]], [["a", "b", "c"]], ["abc"], [[["a"], "b"]]])

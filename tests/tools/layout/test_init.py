@@ -146,8 +146,8 @@ def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
 
     def ignored(path: str) -> bool:
-        asked = subprocess.run(["git", "check-ignore", "-q", path], cwd=tmp_path, check=False)
-        return asked.returncode == 0
+        done = subprocess.run(["git", "check-ignore", "-q", path], cwd=tmp_path, check=False)
+        return done.returncode == 0
 
     assert ignored("some.log")
     assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/trials.log")

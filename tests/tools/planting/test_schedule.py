@@ -43,11 +43,11 @@ def test_every_beginning_is_a_fair_sample() -> None:
 
 def test_a_sample_and_its_parts() -> None:
     """A larger sample contains the smaller one. Parts are disjoint. `--again` selects before the sample is drawn."""
-    some = Sample(limit=9).of(FOUND, 0)
-    assert Sample(limit=12).of(FOUND, 0)[:9] == some
+    sample = Sample(limit=9).of(FOUND, 0)
+    assert Sample(limit=12).of(FOUND, 0)[:9] == sample
     parts = [Sample(limit=9, part=(place, 3)).of(FOUND, 0) for place in (1, 2, 3)]
     assert [len(part) for part in parts] == [3, 3, 3]
-    assert {defect.id for part in parts for defect in part} == {defect.id for defect in some}
+    assert {defect.id for part in parts for defect in part} == {defect.id for defect in sample}
     only = {(defect.file, defect.within, defect.before, defect.after) for defect in FOUND if defect.file == "b.py"}
     assert {defect.file for defect in Sample(limit=9, only=only).of(FOUND, 0)} == {"b.py"}
 

@@ -143,9 +143,9 @@ def test_a_step_that_ends_the_process_does_not_fit(folder: Path, function: str) 
 def test_nothing_is_left_when_the_harness_is_killed(folder: Path, command: str) -> None:
     with start(folder, command, "mine:hangs", *(("--device", "cpu") if command == "roofline" else ())) as process:
         assert process.stdout is not None
-        told = next(line.split()[1:] for line in process.stdout if line.startswith("started"))
+        words = next(line.split()[1:] for line in process.stdout if line.startswith("started"))
         process.kill()
-        for pid in map(int, told):
+        for pid in map(int, words):
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).wait(60)
             assert not psutil.pid_exists(pid)
@@ -154,8 +154,8 @@ def test_nothing_is_left_when_the_harness_is_killed(folder: Path, command: str) 
 def test_a_step_that_hangs_is_refused_at_the_time_limit(folder: Path) -> None:
     done = harness(folder, "probe", "mine:hangs", "--time-limit", "15")
     assert done.returncode == ExitStatus.REFUSED
-    told = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("started"))
-    assert not any(psutil.pid_exists(int(pid)) for pid in told)
+    words = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("started"))
+    assert not any(psutil.pid_exists(int(pid)) for pid in words)
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,18 @@ import sys
 import threading
 from pathlib import Path
 
-asked = argparse.ArgumentParser()
-asked.add_argument("--image", action="append", default=[])
-asked.add_argument("--library", action="append", default=[])
-asked.add_argument("--linked", action="append", default=[])
-asked.add_argument("--launches", type=int, default=3)
-asked.add_argument("--threads", type=int, default=1)
-asked.add_argument("--kernels", type=int, default=1)
-asked.add_argument("--opens", default="libcuda.so.1")
-asked.add_argument("--allocation", default="cuMemAlloc")
-asked.add_argument("--launch", default="cuLaunchKernel")
-asked.add_argument("--end", default="exit")
-given = asked.parse_args()
+parser = argparse.ArgumentParser()
+parser.add_argument("--image", action="append", default=[])
+parser.add_argument("--library", action="append", default=[])
+parser.add_argument("--linked", action="append", default=[])
+parser.add_argument("--launches", type=int, default=3)
+parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--kernels", type=int, default=1)
+parser.add_argument("--opens", default="libcuda.so.1")
+parser.add_argument("--allocation", default="cuMemAlloc")
+parser.add_argument("--launch", default="cuLaunchKernel")
+parser.add_argument("--end", default="exit")
+given = parser.parse_args()
 if given.end == "nothing":
     sys.exit()
 if given.end == "worker-killed":

@@ -114,11 +114,11 @@ def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion
     with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
         waiting = start(folder, "replay", str(bundle))
         assert waiting.stdout is not None
-        told = waiting.stdout.readline()
+        line = waiting.stdout.readline()
         os.killpg(waiting.pid, signal.SIGINT)
         output, _ = waiting.communicate(timeout=30)
-    assert told.startswith("waiting for F-OTHER-001 (pid ")
-    assert (waiting.returncode, output) == (ExitStatus.INTERRUPTED, f"harness: interrupted while {told}")
+    assert line.startswith("waiting for F-OTHER-001 (pid ")
+    assert (waiting.returncode, output) == (ExitStatus.INTERRUPTED, f"harness: interrupted while {line}")
     repaired = harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired")
     assert repaired.returncode == ExitStatus.PASS, repaired.stdout + repaired.stderr
     assert "toy.adding:Repaired" in repaired.stdout

@@ -129,12 +129,12 @@ def event(category: str, name: str, start: float, length: float, **given: Any) -
 
 
 def test_kernels_of_a_gpu_belong_to_the_operator_that_launched_them() -> None:
-    told = {
+    document = {
         "Input Dims": [[8, 16], [16, 4]], "Input type": [BF16, BF16], "Input Strides": [[16, 1], [4, 1]],
         "Concrete Inputs": ["", ""],
     }  # fmt: skip
     events = [
-        event("cpu_op", "aten::mm", 0, 5, **told, **{"External id": 7}),
+        event("cpu_op", "aten::mm", 0, 5, **document, **{"External id": 7}),
         event("cpu_op", "LinearCrossEntropy", 6, 5, **{"External id": 8}),
         event("kernel", "split", 1, 4, **{"External id": 7}),
         event("kernel", "gemm", 5, 10, **{"External id": 7}),

@@ -91,8 +91,8 @@ def planned(contract: Contract) -> events.ClaimPlanned:
 def unmeasured(
     contract: Contract, request: RunRequest, reason: str
 ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
-    told = record(contract, reason=Reason(ReasonCode.NOTHING_RAN, text=reason))
-    return planned(contract), events.ClaimFinished(replace(told, verdict=Verdict.NOT_MEASURED), None)
+    sealed = record(contract, reason=Reason(ReasonCode.NOTHING_RAN, text=reason))
+    return planned(contract), events.ClaimFinished(replace(sealed, verdict=Verdict.NOT_MEASURED), None)
 
 
 Judged = Callable[[Contract, str], JudgedBundle]
@@ -214,12 +214,12 @@ def test_a_bundle_that_is_refused(contract: Contract) -> None:
 
 def test_the_trials_of_a_bundle(contract: Contract) -> None:
     """The results of the trials are those of the bundle, too."""
-    told = events.TrialFinished(contract.id, events.SUBJECT, judge(contract, observe(healthy())), None, 1.0)
+    event = events.TrialFinished(contract.id, events.SUBJECT, judge(contract, observe(healthy())), None, 1.0)
     finished = events.ClaimFinished(record(contract), Path("run"))
     heard = dispatched(
-        lambda claim: Told(ends(claim)), contract, judged=lambda claim, run: JudgedBundle((told,), finished)
+        lambda claim: Told(ends(claim)), contract, judged=lambda claim, run: JudgedBundle((event,), finished)
     )
-    assert heard.events[-3:-1] == [told, finished]
+    assert heard.events[-3:-1] == [event, finished]
 
 
 def test_a_claim_without_a_bundle(contract: Contract) -> None:

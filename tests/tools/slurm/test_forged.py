@@ -65,8 +65,8 @@ class Forgery:
 
     def tell(self, *lines: str | dict[str, Any]) -> None:
         """Write events."""
-        told = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-        self.output.write_text("".join(f"{line}\n" for line in told))
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        self.output.write_text("".join(f"{line}\n" for line in texts))
 
     def ended(self, run: str | None = None, **changes: Any) -> dict[str, Any]:
         """The event of the end of the claim."""
@@ -167,8 +167,8 @@ def finished(forgery: Forgery, bundle: Any) -> dict[str, Any]:
 
 def trial(forgery: Forgery) -> dict[str, Any]:
     judgment = {"outcome": "PASS", "clauses": [], "reason": None, "unjudged": []}
-    told = {"id": CLAIM, "trial": "subject", "judgment": judgment, "mutant": None, "seconds": 1.0, "traceback": ""}
-    return {"event": "TrialFinished", **told}
+    event = {"id": CLAIM, "trial": "subject", "judgment": judgment, "mutant": None, "seconds": 1.0, "traceback": ""}
+    return {"event": "TrialFinished", **event}
 
 
 FORGERIES: dict[str, Callable[[Forgery], Any]] = {

@@ -149,8 +149,8 @@ def test_a_job_whose_number_srun_told_is_asked_to_end(clients: Clients, tmp_path
     calls = clients(srun=WAITS, squeue=queued("RUNNING"))
     job = Job([], ["work"], tmp_path)
     assert job._process.stderr is not None
-    told = iter(job._process.stderr)
-    job._process.stderr = iter([next(told)])  # type: ignore[assignment]
+    lines = iter(job._process.stderr)
+    job._process.stderr = iter([next(lines)])  # type: ignore[assignment]
     job._listen(lambda word: None)
     job.interrupt()
     assert calls("scancel") == [["--signal=TERM", "12"]]

@@ -75,7 +75,7 @@ def test_cells_that_a_contract_does_not_state() -> None:
 
 def test_a_session_that_ends_early() -> None:
     """Such a session has no last line."""
-    assert [len(Ledger.read(told).broken) for told in (lines()[:-1], lines())] == [1, 0]
+    assert [len(Ledger.read(rows).broken) for rows in (lines()[:-1], lines())] == [1, 0]
 
 
 def test_equal_values_under_several_ids() -> None:

@@ -74,6 +74,6 @@ def test_the_log_has_the_digest_of_the_script(tmp_path: Path, capfd: pytest.Capt
     """The log has the script's digest. The interpreter's would be the same for every trainer."""
     run(tmp_path, "print('step 1 loss=2')")
     digest = hashlib.sha256((tmp_path / "train.py").read_bytes()).hexdigest()
-    told = capfd.readouterr().out
-    assert f"+ sha256 {digest} {tmp_path / 'train.py'}\n" in told
-    assert told.count("+ sha256") == 2
+    output = capfd.readouterr().out
+    assert f"+ sha256 {digest} {tmp_path / 'train.py'}\n" in output
+    assert output.count("+ sha256") == 2

@@ -48,8 +48,8 @@ def trainer(tmp_path: Path) -> Iterator[Path]:
 
 def judged(folder: Path, claim: str, *options: str) -> tuple[int, dict[str, str]]:
     """Exit status, and the outcome of every clause."""
-    asked = ["run", claim, "--device", "cpu", "--evidence", str(folder), "--no-mutants", *options]
-    done = harness(ROOT, *asked, "--json", "-", home=folder, seconds=300)
+    words = ["run", claim, "--device", "cpu", "--evidence", str(folder), "--no-mutants", *options]
+    done = harness(ROOT, *words, "--json", "-", home=folder, seconds=300)
     (record,) = json.loads(done.stdout)["records"]
     return done.returncode, {clause["id"]: clause["outcome"] for clause in record["clauses"]}
 

@@ -40,8 +40,8 @@ def mlflow_files(folder: Path) -> str:
     (metrics / "train").mkdir(parents=True)
     (metrics.parent / "meta.yaml").touch()
     for name, values in (("train/loss", LOSSES), ("lr", [0.01, 0.02, 0.03, 0.04])):
-        told = [f"1795856837{step:03} {value} {step}\n" for step, value in enumerate(values, 1)]
-        (metrics / name).write_text("".join(told))
+        lines = [f"1795856837{step:03} {value} {step}\n" for step, value in enumerate(values, 1)]
+        (metrics / name).write_text("".join(lines))
     return "mlruns/*/*/metrics"
 
 

@@ -68,8 +68,8 @@ def test_a_healthy_job(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     page = (root / "page.html").read_text()
     assert 'http-equiv="refresh"' not in page
     assert "checkpoints_late" in page
-    told = "\n".join(line for line in done.stderr.splitlines() if line.startswith("  "))
-    assert told == snapshot
+    lines = "\n".join(line for line in done.stderr.splitlines() if line.startswith("  "))
+    assert lines == snapshot
 
 
 def test_a_refuted_job_is_stopped(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
     assert re.search(r"running jobs:\n  toy  step 2/40 after .* nothing is refuted", status[1].stdout)
     assert [load["name"] for load in json.loads(status[2].stdout)["jobs"]] == ["toy"]
     assert "<td>toy</td>" in (tmp_path / "site" / "index.html").read_text()
-    _, told = watcher.communicate(timeout=120)
-    assert watcher.returncode == ExitStatus.FAIL, told
+    _, output = watcher.communicate(timeout=120)
+    assert watcher.returncode == ExitStatus.FAIL, output
     assert facts_of(root, "refuted")[0]["step"] == 5
     assert {fact["step"] for fact in facts_of(root, "checkpoint")} == {20, 40}
     assert sorted(path.name for path in out.iterdir()) == ["step-20.safetensors", "step-40.safetensors"]
@@ -236,8 +236,8 @@ HOUR = 3600.0
 
 def facts(*acts: Fact, device: str = "cuda", runs_on: str = "") -> list[Fact]:
     """A job of 100 steps of an hour each on 8 GPUs, whose loss is NaN from step 4, and which ends after step 6."""
-    told: dict[str, Any] = {"fact": "job", "at": 0.0, "name": "big", "values": {"steps": 100, "device": device}}
-    found: list[Fact] = [{**told, "runs_on": runs_on}, {"fact": "usage", "at": 1.0, "gpus": 8}]
+    fact: dict[str, Any] = {"fact": "job", "at": 0.0, "name": "big", "values": {"steps": 100, "device": device}}
+    found: list[Fact] = [{**fact, "runs_on": runs_on}, {"fact": "usage", "at": 1.0, "gpus": 8}]
     for step in range(1, 7):
         values = {"step": str(step), "loss": "nan" if step >= 4 else str(5 - step)}
         found.append(
@@ -286,8 +286,8 @@ def test_hours_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "watch" / "d" / FACTS).write_text("no JSON\n")
     jobs = [*listed()]
     assert [job for job in jobs if isinstance(job, str)] == [jobs[-1]]
-    told = total_line([job for job in jobs if not isinstance(job, str)])
-    assert told == "3 jobs, 0 running, 3 refuted, 2 ended early: 1504.00 GPU-hours saved"
+    text = total_line([job for job in jobs if not isinstance(job, str)])
+    assert text == "3 jobs, 0 running, 3 refuted, 2 ended early: 1504.00 GPU-hours saved"
     assert [*listed(2e12)] == []
 
 

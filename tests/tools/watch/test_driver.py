@@ -143,13 +143,13 @@ def test_nothing_is_judged_of_a_driver_that_was_not_seen() -> None:
         }
         for step in range(1, 101)
     ]
-    told: list[tuple[Fact, bool]] = [
+    samples: list[tuple[Fact, bool]] = [
         ({"unseen": ["a damaged line"]}, False),
         ({"started": 1}, False),
         ({"started": 1, "ready": 1, "unseen": ["no CUPTI"]}, False),
         ({"started": 1, "ready": 1}, True),
     ]
-    for seen, is_judged in told:
+    for seen, is_judged in samples:
         facts: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records"}]
         facts.append({"fact": "driver", "at": 0.5, "file": "1", "offset": 9, **seen})
         judged = {check.name for check in state_of([*facts, *steps], Given()).checks if check.judged}

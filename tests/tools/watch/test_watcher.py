@@ -258,13 +258,13 @@ def test_a_quota_is_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numb
 
 def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has been read of the output is given back to the disk, but for its last page; a deleted file needs none."""
-    asked: list[tuple[int, int, int]] = []
-    monkeypatch.setattr("harness.tools.watch.process._allocated", lambda _, *numbers: asked.append(numbers))
+    calls: list[tuple[int, int, int]] = []
+    monkeypatch.setattr("harness.tools.watch.process._allocated", lambda _, *numbers: calls.append(numbers))
     output = tmp_path / "output.log"
     assert keep_room(output, 0) == ""
     output.write_bytes(bytes(20_000))
     assert "its beginning is given back" in keep_room(output, 20_000)
-    assert asked == [(1, 20_000, 64 << 20), (3, 0, 12_288), (1, 20_000, 16 << 20), (1, 20_000, 4 << 20)]
+    assert calls == [(1, 20_000, 64 << 20), (3, 0, 12_288), (1, 20_000, 16 << 20), (1, 20_000, 4 << 20)]
 
 
 def test_the_files_that_a_process_prints_into(tmp_path: Path) -> None:

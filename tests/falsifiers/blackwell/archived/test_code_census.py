@@ -42,8 +42,8 @@ def everything() -> list[DeviceCode]:
 @given(cells)
 def test_exactly_what_is_not_there_is_missed(there: list[tuple[str, int]]) -> None:
     seen = census(look(*(machine(*cell) for cell in there)), TARGETS)
-    told = [line for line in seen.absent if not line.startswith("a kernel like")]
-    missed = {(line[0], int(line.split("sm_")[1].split(":")[0])) for line in told}
+    absent = [line for line in seen.absent if not line.startswith("a kernel like")]
+    missed = {(line[0], int(line.split("sm_")[1].split(":")[0])) for line in absent}
     kernels = {kernel for kernel, _ in there}
     assert missed == {(kernel, sm) for kernel in kernels for sm in TARGETS} - set(there)
     assert bool(seen.absent) is (len(there) < 9 and bool(there))
@@ -72,19 +72,19 @@ def test_signs_of_code_made_at_run_time_leave_the_rest_unseen(sign: str) -> None
 
 
 def test_a_kernel_that_may_lie_in_a_file_that_nobody_named_is_not_missed() -> None:
-    some = [code for code in everything() if code.kernels != ("c",)]
-    seen = census(look(*some, vouched=False), TARGETS)
+    codes = [code for code in everything() if code.kernels != ("c",)]
+    seen = census(look(*codes, vouched=False), TARGETS)
     (reason,) = seen.unseen
     assert seen.absent == ()
     assert "^c$" in reason
 
 
 def test_where_nobody_says_which_kernels_are_needed_only_a_target_without_any_is_missed() -> None:
-    some = [code for code in everything() if code.sm != 121 and code.kernels != ("b",)]
-    seen = census(look(*some, wanted=""), TARGETS)
+    codes = [code for code in everything() if code.sm != 121 and code.kernels != ("b",)]
+    seen = census(look(*codes, wanted=""), TARGETS)
     assert cells_of(seen.absent) == ["any kernel for sm_121"]
     assert "/device_code/kernels" in seen.unseen[0]
-    assert census(look(*some, wanted="", vouched=False), TARGETS).absent == ()
+    assert census(look(*codes, wanted="", vouched=False), TARGETS).absent == ()
 
 
 def test_code_that_is_listed_under_another_target_contradicts_itself() -> None:

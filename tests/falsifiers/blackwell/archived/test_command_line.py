@@ -20,8 +20,8 @@ from tests.tools.trainer.trainers import changed_trainer
 
 def command_line(folder: Path, *options: str) -> tuple[int, str]:
     """Exit status and output of `harness run`. Another test runs the mutants."""
-    asked = ["run", PTX, "--device", "cpu", "--no-mutants", "--evidence", str(folder / "evidence"), *options]
-    done = harness(PROJECT.root, *asked, home=folder, seconds=300)
+    words = ["run", PTX, "--device", "cpu", "--no-mutants", "--evidence", str(folder / "evidence"), *options]
+    done = harness(PROJECT.root, *words, home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 

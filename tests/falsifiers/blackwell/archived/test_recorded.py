@@ -23,8 +23,8 @@ def recorded(folder: Path, log: bytes, **parameters: Any) -> Seen:
     place = folder / "run"
     place.mkdir(exist_ok=True)
     (place / "launch.log").write_bytes(log)
-    asked = {"trainer": APR, "dir": str(place), "steps": 50, **parameters}
-    return Seen(folder, Recorded, device="cpu", **asked)
+    options = {"trainer": APR, "dir": str(place), "steps": 50, **parameters}
+    return Seen(folder, Recorded, device="cpu", **options)
 
 
 def test_the_run_that_ran_out_at_the_first_block(tmp_path: Path) -> None:

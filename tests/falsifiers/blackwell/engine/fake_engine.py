@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy
 from safetensors.numpy import save_file
 
-asked = argparse.ArgumentParser()
-asked.add_argument("out", type=Path)
-asked.add_argument("library")
-asked.add_argument("--mark", default="3")
-asked.add_argument("--late", default="")
-asked.add_argument("--kind", default="cuMemAlloc")
-asked.add_argument("--kernel", default="gemm")
-asked.add_argument("--spoil", default="")
-given = asked.parse_args()
+parser = argparse.ArgumentParser()
+parser.add_argument("out", type=Path)
+parser.add_argument("library")
+parser.add_argument("--mark", default="3")
+parser.add_argument("--late", default="")
+parser.add_argument("--kind", default="cuMemAlloc")
+parser.add_argument("--kernel", default="gemm")
+parser.add_argument("--spoil", default="")
+given = parser.parse_args()
 
 driver, library = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(given.library)
 F = ctypes.POINTER(ctypes.c_float)

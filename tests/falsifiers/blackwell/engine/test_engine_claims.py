@@ -37,14 +37,14 @@ def libraries(fakes: Fakes) -> dict[str, str]:
 def judged(folder: Path, claim: str, libraries: dict[str, str], **given: Any) -> Judgment:
     library = libraries[given.pop("of", "libcublasLt.so.13")]
     own = {"mark": "3", "late": "", "kind": "cuMemAlloc", "kernel": "gemm_cublasLt_splitKreduce", "spoil": ""}
-    asked = {
+    options = {
         "planted": "",
         "trainer": f"{HERE.relative_to(PROJECT.root)}/engine.toml",
         "library": library,
         **own,
         **given,
     }
-    return watched.judged(folder, CONTRACTS[claim], FALSIFIERS[claim], external.Command, asked)[0]
+    return watched.judged(folder, CONTRACTS[claim], FALSIFIERS[claim], external.Command, options)[0]
 
 
 @pytest.mark.parametrize("claim", FALSIFIERS)

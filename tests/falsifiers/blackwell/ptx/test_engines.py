@@ -23,8 +23,8 @@ PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
 
 def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
     """The judgment of a trial of the fake engine, and why it ended if it did not complete."""
-    asked = {"planted": "", "trainer": "tests/tools/recorder/engine.toml", **parameters}
-    return watched.judged(folder, CONTRACT, falsifier.falsify, external.Command, asked)
+    options = {"planted": "", "trainer": "tests/tools/recorder/engine.toml", **parameters}
+    return watched.judged(folder, CONTRACT, falsifier.falsify, external.Command, options)
 
 
 def test_a_healthy_engine_passes_as_a_whole(tmp_path: Path) -> None:

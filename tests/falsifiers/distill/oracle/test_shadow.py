@@ -181,9 +181,9 @@ def applied(
     before, after = Snapshot({"w": torch.zeros(1000)}, {}), Snapshot({"w": move}, slots)
     wanted, none = Configuration("none", 0.01, 1.0, 1.0), torch.zeros(0)
     expected = Step(count, 1.0, none, none, 0.01, {}, {}, {})
-    told = corrections_of(wanted, before, after, count)
+    dtype = corrections_of(wanted, before, after, count)
     found = compare(wanted, expected, before, after, loss=1.0, number=count, corrections=judged or corrections)
-    return told, worst(found)["applied"].ratio
+    return dtype, worst(found)["applied"].ratio
 
 
 @pytest.mark.parametrize("corrections", [torch.float32, torch.float64])
