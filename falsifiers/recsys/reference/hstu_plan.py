@@ -57,7 +57,7 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
     capability = torch.cuda.get_device_capability(device)
     if capability == (9, 0):
-        plan = Plan(*(blocks._replace(hopper=hopper) for blocks, hopper in zip(plan, _HOPPER[width], strict=True)))
+        plan = Plan(*(blocks._replace(hopper=one) for blocks, one in zip(plan, _HOPPER[width], strict=True)))
     return plan if capability[0] >= 9 else Plan(*(blocks._replace(tma=False) for blocks in plan))
 
 
