@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base.dataclass import dataclass
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.authoring.toolkit_log import log
-from harness.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,11 +23,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from harness.authoring.toolkit_log import log
-from harness.base.dataclass import dataclass
 
 __all__ = ["Interval", "Timing", "interleave"]
 

@@ -39,11 +39,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
 from harness.authoring.trial import Trial
-from harness.base.dataclass import dataclass
 from harness.base.strictjson import JsonObject
 
 __all__ = ["Attempt", "Levels", "causes_of", "decide"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -15,7 +16,6 @@ from harness.authoring.reports import Logged, Measured, Resolved, Stepped, Used
 from harness.authoring.setting import Setting
 from harness.authoring.toolkit_log import LONGEST
 from harness.base import strictjson
-from harness.base.dataclass import dataclass, field
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase

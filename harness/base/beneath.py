@@ -16,11 +16,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, final
-
-from harness.base.dataclass import dataclass, replace
 
 __all__ = ["Beneath"]
 

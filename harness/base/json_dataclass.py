@@ -14,6 +14,7 @@ tagged (see `strictjson`). Reading is strict: a value of another type is refused
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,6 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from harness.base import schemas, strictjson
-from harness.base.dataclass import dataclass, fields
 from harness.base.schemas import DocumentError, Problem
 
 __all__ = ["JsonDataclass"]

@@ -16,6 +16,7 @@ encryption are not detected.
 from __future__ import annotations
 
 import base64
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -37,8 +38,6 @@ def _unescaped(token: re.Match[str]) -> str:
     """Decode an escape."""
     text = token[0]
     if text[0] == "&":
-        import html  # slow to import
-
         return html.unescape(text)
     if token["letter"]:
         return "\n"  # every control character is dropped later

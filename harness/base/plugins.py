@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from harness.base import strictjson, toml
-from harness.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

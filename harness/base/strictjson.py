@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.base import regular_file
-from harness.base.dataclass import dataclass
 from harness.base.shortening import cut
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base.dataclass import dataclass
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Verification
 from harness.evidence.verification import Against, find_bundles, no_folder, verify_all

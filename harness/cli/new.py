@@ -10,13 +10,13 @@ import json
 import keyword
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.base import schemas, strictjson
-from harness.base.dataclass import dataclass
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
 from harness.contract import parse

@@ -1,16 +1,18 @@
 """The options of `harness run`, and the request that they become."""
 
+# ruff: noqa: RUF009 (a field is declared by a call, as attrs does it)
+
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.base.dataclass import dataclass, field, fields, replace
 from harness.base.plugins import plugins
 from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.base import regular_file, schemas
-from harness.base.dataclass import dataclass
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 from harness.contract.claim_folder import CALIBRATION, claim_of, same_schema

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.base.dataclass import dataclass, replace
 from harness.base.device import Target
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
 
-from harness.base.dataclass import dataclass, field
 from harness.base.plugins import PluginError, plugins
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import EntryPointError, locate

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
 
-from harness.base.dataclass import dataclass
 from harness.base.json_dataclass import JsonDataclass
 
 __all__ = ["Patch", "PatchError", "patched"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.base import near, toml
-from harness.base.dataclass import dataclass, field
 from harness.base.schemas import Problem
 from harness.contract.claim_folder import CALIBRATION, EQUIVALENT, claim_of
 from harness.contract.contract_annotations import FIGURES

@@ -15,11 +15,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import strictjson
 from harness.base.beneath import Beneath
-from harness.base.dataclass import dataclass
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK

@@ -14,12 +14,12 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from harness.base import schemas, strictjson
-from harness.base.dataclass import dataclass, field
 from harness.base.schemas import MOST_PROBLEMS, DocumentError, Problem
 from harness.base.strictjson import JsonObject
 from harness.contract import ContractError, parse

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.dataclass import dataclass, replace
 from harness.base.device import Device
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject, pointer

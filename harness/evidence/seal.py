@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, final
 
 from harness.base.beneath import Beneath
-from harness.base.dataclass import dataclass
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK
 from harness.base.shortening import described

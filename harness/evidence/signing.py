@@ -5,11 +5,11 @@ The default is `harness.tools.sign.attestation`. It is imported if a key is give
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.base.dataclass import dataclass
 from harness.base.plugins import plugins
 
 if TYPE_CHECKING:

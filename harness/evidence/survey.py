@@ -8,11 +8,11 @@ for claim in survey.claims:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.base.dataclass import dataclass, replace
 from harness.base.plugins import PluginError
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract, ContractError

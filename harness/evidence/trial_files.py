@@ -25,10 +25,10 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, final
 
 from harness.base import strictjson
-from harness.base.dataclass import dataclass, replace
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.redaction import MASK
 from harness.base.strictjson import JsonObject

@@ -14,11 +14,11 @@ import os
 import shlex
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.plugins import plugins
 from harness.base.strictjson import JsonObject
 from harness.evidence.bundle_layout import find_bundles

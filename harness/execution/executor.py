@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.base.beneath import Beneath
-from harness.base.dataclass import dataclass, field
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd

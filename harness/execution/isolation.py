@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.authoring.setting import Setting
-from harness.base.dataclass import dataclass
 from harness.base.plugins import PluginError, plugins
 
 if TYPE_CHECKING:  # the fork server needs none of these

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final
 
-from harness.base.dataclass import dataclass, field
 from harness.base.redaction import Redactor
 from harness.base.strictjson import JsonObject
 

@@ -13,6 +13,7 @@ import json
 import re
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any, final, get_args
@@ -20,7 +21,6 @@ from typing import Any, final, get_args
 from harness.authoring.reports import Resolved, Stepped, TrialReport
 from harness.authoring.setting import Setting
 from harness.base import strictjson
-from harness.base.dataclass import dataclass, field
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.contract.patch import Patch

@@ -7,9 +7,9 @@ one item.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from harness.base.dataclass import dataclass
 from harness.base.device import Device
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject

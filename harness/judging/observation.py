@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from harness.base.dataclass import dataclass, field
 from harness.base.device import Device
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject

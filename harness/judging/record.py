@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, NotRequired, TypedDict
 
-from harness.base.dataclass import dataclass, field
 from harness.base.device import Device, DeviceClass, Target
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject

@@ -12,12 +12,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from harness.base import regular_file
-from harness.base.dataclass import dataclass
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract

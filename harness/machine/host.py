@@ -12,11 +12,11 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 from harness.base import regular_file
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.json_dataclass import JsonDataclass
 from harness.machine import nvml, timebox
 

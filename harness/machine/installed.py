@@ -13,11 +13,11 @@ import importlib.util
 import re
 import shutil
 import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
 from harness.base import regular_file, strictjson
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 

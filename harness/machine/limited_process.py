@@ -29,11 +29,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.base import regular_file
-from harness.base.dataclass import dataclass
 from harness.base.shortening import described
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 

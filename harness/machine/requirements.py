@@ -13,11 +13,11 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from harness.base.dataclass import dataclass
 from harness.machine import installed
 from harness.machine.installed import Tool
 

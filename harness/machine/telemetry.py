@@ -15,9 +15,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from harness.base.dataclass import dataclass
 from harness.base.shortening import described
 from harness.machine.process_tree import ProcessTree
 from harness.machine.residency import DriverResidency, GpuProbe

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 from harness.base import regular_file, strictjson
-from harness.base.dataclass import dataclass
 from harness.contract import Contract
 from harness.judging.record import Record
 from harness.report.escaping import printable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from harness.base.dataclass import dataclass
 from harness.base.plugins import plugins
 from harness.base.shortening import described
 from harness.contract.project import Project

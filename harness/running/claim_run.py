@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.plugins import plugins
 from harness.base.shortening import described, first
 from harness.base.strictjson import JsonObject

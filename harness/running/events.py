@@ -5,10 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.base.dataclass import dataclass, field
 from harness.base.device import Device
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject

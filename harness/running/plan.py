@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
-from harness.base.dataclass import dataclass, replace
 from harness.base.device import Device, DeviceClass
 from harness.base.plugins import plugins
 from harness.base.redaction import redactor

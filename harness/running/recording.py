@@ -7,11 +7,11 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import final
 
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.device import Device
 from harness.base.redaction import allowed_environment, redactor
 from harness.base.strictjson import JsonObject

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.dataclass import dataclass, field, replace
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract

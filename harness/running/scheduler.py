@@ -13,9 +13,8 @@ the way with the least loaded resources, and waits for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import final
-
-from harness.base.dataclass import dataclass, replace
 
 __all__ = ["Amounts", "Schedule", "Task"]
 

@@ -7,9 +7,9 @@ change that.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import final
 
-from harness.base.dataclass import dataclass
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract

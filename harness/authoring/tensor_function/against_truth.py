@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from harness.authoring.tensor_function.call import Answer
 from harness.authoring.tensor_function.tolerance import Expected, Truth
-from harness.base.dataclass import dataclass
 
 __all__ = ["Excess", "differences", "worst"]
 

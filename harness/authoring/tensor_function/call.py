@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
-
-from harness.base.dataclass import dataclass
 
 __all__ = ["Answer", "Call", "Caller", "filled", "template"]
 

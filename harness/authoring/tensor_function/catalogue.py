@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.authoring.tensor_function import (
@@ -17,7 +18,6 @@ from harness.authoring.tensor_function import (
 from harness.authoring.tensor_function.adversary import Adversary, DeviceLost, Findings
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.toolkit_log import log
-from harness.base.dataclass import dataclass
 
 __all__ = ["ON_REQUEST", "RELATIONS", "Relation", "try_relations"]
 

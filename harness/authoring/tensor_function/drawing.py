@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
 from torch import Tensor
-
-from harness.base.dataclass import dataclass, field, replace
 
 __all__ = ["VALUES", "Arguments", "Case", "Draw", "Drawn", "drawn"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from harness.authoring.tensor_function.call import Caller
 from harness.authoring.tensor_function.drawing import Arguments, Draw
 from harness.authoring.tensor_function.hosting import Host
-from harness.base.dataclass import dataclass
 
 __all__ = ["TensorFunction"]
 

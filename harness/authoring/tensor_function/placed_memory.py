@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from harness.base.dataclass import dataclass
 
 __all__ = ["LAYOUTS", "Arena", "Placed", "copied", "digest", "fits", "shares_memory"]
 

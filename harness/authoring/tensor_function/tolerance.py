@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -31,7 +32,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.authoring.tensor_function.call import Call, filled
 from harness.authoring.tensor_function.hosting import tensors_of
 from harness.authoring.tensor_function.known_operations import STEPS
-from harness.base.dataclass import dataclass
 
 __all__ = ["FACTORS", "Expected", "Truth", "UnfitReference", "truth"]
 

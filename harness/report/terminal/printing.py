@@ -10,13 +10,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import IO, Any
 
 import click
 
 from harness.base import strictjson
-from harness.base.dataclass import dataclass
 from harness.base.redaction import redactor
 from harness.base.vocabulary import Fate, Status, Verdict
 from harness.report.escaping import printable

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from harness.base.dataclass import dataclass, field
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.report.messages import number_text

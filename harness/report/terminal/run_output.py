@@ -8,20 +8,18 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from harness.base import strictjson
 from harness.base.plugins import plugins
 from harness.base.redaction import redactor
 from harness.base.vocabulary import Outcome, Verdict
+from harness.evidence.index import Entry
 from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.terminal.printing import Line, styled
 from harness.report.terminal.run_lines import USUAL, Lines, Shown
 from harness.running.events import ClaimFinished, ClaimPassedOver, Event, Handler, Remarked, RunFinished
-
-if TYPE_CHECKING:
-    from harness.evidence.index import Entry
 
 __all__ = ["json_handler", "terminal_handler"]
 
