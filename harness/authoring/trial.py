@@ -178,13 +178,18 @@ class Trial(Generic[S]):
         dtype: str | None = None,
         backend: str | None = None,
         steps: int | None = None,
+        allocated_bytes: int | None = None,
     ) -> None:
         """Record what ran, as read back from the running process: `trial.resolve(device=weight.device.type)`.
+
+        allocated_bytes: the most GPU memory of a process that the falsifier started, if the work ran there.
 
         Never pass a configuration value: the judge compares these values with the requested ones. For an
         `ExternalSubject`, the values of its `ran` are recorded instead.
         """
-        values = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
+        values: dict[str, Any] = {
+            "device": device, "dtype": dtype, "backend": backend, "steps": steps, "allocated_bytes": allocated_bytes
+        }  # fmt: skip
         if isinstance(self._subject, ExternalSubject):
             values = dict(self._subject.ran())
             if why := self._subject.unheard():
