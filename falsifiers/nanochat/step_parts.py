@@ -24,8 +24,8 @@ _PATH: Final = "current"
 _WARMUP: Final = 2
 _ROUNDS: Final = 3
 """Rounds on a GPU."""
-_TEXT: Final = ("falsifiers/nanochat",)
-_LONG_TEXT: Final = ("falsifiers", "harness")
+_TEXT: Final = ("nn/utils",)
+_LONG_TEXT: Final = ("_dynamo",)
 """For a GPU."""
 
 

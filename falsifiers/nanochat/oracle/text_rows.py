@@ -11,7 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 
-_ROOT = Path(__file__).parents[3]
+_TORCH = Path(*torch.__path__)
 _IGNORED = -1
 _PIECES = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
@@ -19,8 +19,8 @@ _PIECES = (
 
 
 def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
-    """Return the tokens [any] of all Python files in folders of the project, in the order of their paths."""
-    files = [file for folder in folders for file in sorted((_ROOT / folder).rglob("*.py"))]
+    """Return the tokens [any] of all Python files in folders of PyTorch, in the order of their paths."""
+    files = [file for folder in folders for file in sorted((_TORCH / folder).rglob("*.py"))]
     texts = [file.read_text(encoding="utf-8") for file in files]
     encoder = Tokenizer(models.BPE())
     encoder.pre_tokenizer = pre_tokenizers.Sequence(

@@ -34,7 +34,7 @@ from falsifiers.nanochat.reference.model import (
     plain_loss,
     plain_norm,
 )  # fmt: skip
-from falsifiers.nanochat.reference.tokens import batch, encoded, project_text, train_tokenizer
+from falsifiers.nanochat.reference.tokens import batch, encoded, torch_text, train_tokenizer
 from falsifiers.nanochat.subject import Batch, Parts
 from harness import Setting
 
@@ -52,8 +52,8 @@ class KernelPaths:
             inductor.compile_threads = 1  # few kernels need no pool of compiler processes
 
     def batch(self) -> Batch:
-        """Rows of the project's own text."""
-        text = project_text(["falsifiers/nanochat"] if self.device == "cpu" else ["falsifiers", "harness"])
+        """Rows of PyTorch's own sources."""
+        text = torch_text(["nn/utils"] if self.device == "cpu" else ["_dynamo"])
         stream = encoded(train_tokenizer(text, self.shape.vocabulary), text)
         tokens, targets = batch(stream, self.settings["rows"], self.shape.sequence, self.seed)
         targets[:, : round(self.settings["ignored"] * self.shape.sequence)] = IGNORED

@@ -1,7 +1,7 @@
-"""Tokens to train on: the project's own sources, by a byte-pair tokenizer that is trained on them.
+"""Tokens to train on: PyTorch's Python sources, by a byte-pair tokenizer that is trained on them.
 
-    tokenizer = train_tokenizer(project_text(), vocabulary=65_536)
-    tokens, targets = batch(encoded(tokenizer, project_text()), rows=32, sequence=2_048, seed=0)
+    tokenizer = train_tokenizer(torch_text(), vocabulary=65_536)
+    tokens, targets = batch(encoded(tokenizer, torch_text()), rows=32, sequence=2_048, seed=0)
 
 Text is split before the merges as nanochat/tokenizer.py does: by GPT-4's pattern, with at most two digits a piece.
 """
@@ -17,15 +17,15 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from torch import Tensor
 
-_ROOT = Path(__file__).parents[3]
+_TORCH = Path(torch.__file__).parent
 _PIECES = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 
 
-def project_text(folders: Iterable[str] = ("falsifiers", "harness")) -> list[str]:
-    """Return the Python sources in folders of the project, a string a file, in the order of their paths."""
-    files = [path for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))]
+def torch_text(folders: Iterable[str] = ("_dynamo",)) -> list[str]:
+    """Return the Python sources in folders of the installed PyTorch, a string a file, in the order of their paths."""
+    files = [path for folder in folders for path in sorted((_TORCH / folder).rglob("*.py"))]
     return [path.read_text(encoding="utf-8") for path in files]
 
 
