@@ -25,7 +25,7 @@ FALSE = {
 FEWER: dict[str, dict[str, Any]] = {
     "F-GB10-ARCHLIST-001": {"cases": 20},
     "F-GB10-AUTOTUNE-SMEM-001": {"cases": 10},
-    "F-GB10-FLCE-EXACT-001": {"cases": 65},
+    "F-GB10-FLCE-EXACT-001": {"cases": 77},
     "F-GB10-FLCE-MEM-001": {"layers": 2, "vocabulary": 6656},
     "F-GB10-FLOPS-001": {"cases": 2},
     "F-GB10-LIGER-LOSS-001": {"compiler": "eager"},
