@@ -37,6 +37,7 @@ TEXTS = {
     "evidence/index.py": ["json.loads", "json.loads"],  # a row of the cache, which has a checksum
     "authoring/tensor_function/fresh_process.py": ["json.loads"],  # what a fork of this process wrote
     "tools/isolate/rpc.py": ["json.loads"],  # a message with a bound, from a subject's process
+    "execution/fork_server.py": ["open"],  # a descriptor of a process, to wait for its end
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "tools/recorder/control.py": ["open"],  # /proc/self/maps, the libraries of its own process
     "tools/trainer/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
