@@ -120,7 +120,8 @@ def test_an_isolated_cheat_fails_on_the_relation_that_it_breaks(folder: Path) ->
     (observation,) = (folder / "evidence").rglob("observation.json")
     measured = json.loads(observation.read_text())["measurements"]
     violated = {name for name, found in measured.items() if found and name != "calls"}
-    assert violated >= {"refilled", "no_growth"}  # a reused address can show it in another relation, too
+    violated.discard("special_values")  # if the allocator uses an address again, they show it, too
+    assert violated == {"refilled", "no_growth"}
 
 
 @pytest.fixture(scope="module")
