@@ -2,7 +2,8 @@
 
 The first sweep computes, for every row, the running maximum and sum of exponentials (Milakov and Gimelshein, "Online
 normalizer calculation for softmax", 2018) of the student's logits at temperatures 1 and T and of the teacher's at T.
-The second sweep overwrites the student's logits with the gradient and sums the divergence.
+The second sweep overwrites the student's logits with the gradient and sums the divergence. A row that does not count
+takes both sweeps too, with a weight of 0: a NaN in it reaches the gradient, as in torch's operations.
 """
 
 from __future__ import annotations
@@ -55,12 +56,7 @@ def _rows(  # type: ignore[no-untyped-def]
     student = student_logits + row * vocabulary
     teacher = teacher_logits + row * vocabulary
     label = tl.load(labels + row)
-    if label == ignored:
-        for start in range(0, vocabulary, block):
-            columns = start + tl.arange(0, block)
-            tl.store(student + columns, tl.zeros([block], tl.float32), mask=columns < vocabulary)
-        tl.store(losses + row, 0.0)
-        return
+    counts = label != ignored
 
     inside_vocabulary = (label >= 0) & (label < vocabulary)
     at_label = tl.load(student + label, mask=inside_vocabulary, other=float("nan"))
@@ -79,7 +75,7 @@ def _rows(  # type: ignore[no-untyped-def]
     soft_log = soft_maximum + tl.log(soft_sum)
     true_log = true_maximum + tl.log(true_sum)
 
-    share = 1.0 / tl.load(tokens).to(tl.float32)
+    share = tl.where(counts, 1.0 / tl.load(tokens).to(tl.float32), 0.0)
     divergence = 0.0
     for start in range(0, vocabulary, block):
         columns = start + tl.arange(0, block)
@@ -93,4 +89,4 @@ def _rows(  # type: ignore[no-untyped-def]
         gradient = alpha * tl.exp(student_tile - hard_log) + gradient_weight * (tl.exp(log_q) - p)
         gradient = tl.where(columns == label, gradient - alpha, gradient)
         tl.store(student + columns, gradient * share, mask=inside)
-    tl.store(losses + row, alpha * (hard_log - at_label) + value_weight * divergence)
+    tl.store(losses + row, tl.where(counts, alpha * (hard_log - at_label) + value_weight * divergence, 0.0))

@@ -122,20 +122,21 @@ def test_what_does_not_belong_together_is_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("vocabulary", [3, 4096, 4097, 151_936])
 def test_the_kernel_does_what_torch_does(vocabulary: int) -> None:
-    """The sum of losses and every gradient agree with torch, with ignored rows and logits beyond 88."""
+    """The sum of losses and every gradient agree with torch, with ignored rows, one with NaN, and logits beyond 88."""
     from falsifiers.distill.reference.chunked_triton import fused_rows
 
     generator = torch.Generator().manual_seed(0)
     logits, towards = (40.0 * torch.randn(33, vocabulary, generator=generator).cuda() for _ in range(2))
     labels = torch.randint(vocabulary, (33,), generator=generator).cuda()
     labels[::5] = -100
+    towards[5, 0] = float("nan")
     tokens = (labels != -100).sum()
     for alpha, temperature in ((0.3, 4.0), (0.0, 1.0), (1.0, 2.0)):
         ours, theirs = logits.clone(), logits.clone()
         loss = fused_rows(ours, towards.clone(), labels, tokens, alpha, temperature)
         wanted = eager_rows(theirs, towards.clone(), labels, tokens, alpha, temperature)
         assert torch.allclose(loss, wanted, rtol=1e-5)
-        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-7)
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-7, equal_nan=True)
 
 
 ALPHA, TEMPERATURE = 0.3, 4.0
