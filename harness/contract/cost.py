@@ -13,6 +13,7 @@ item that they append.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,8 +50,10 @@ _KEY = 4
 """Steps for an entry of a map, in addition to its value."""
 _LONG = 64
 """Characters that are copied or compared in one step."""
+_CHARACTER = 100
+"""Steps to read a character by the largest `pattern` (see `harness.contract.keywords`)."""
 _STATES = 20
-"""States of a regular expression that read one character in one step."""
+"""States of an expression of `matches` that read one character in one step."""
 _ITERATION = 3
 """Steps of a macro for an item, in addition to its body."""
 
@@ -187,7 +190,7 @@ def checking(keyword: str, argument: Any, steps: Sequence[bool], shape: Shape) -
     """Return the steps to check a keyword for every value at a path, given as for `Shape.at`."""
     count, value = shape.at(steps)
     if keyword == "pattern":
-        return count * matching(argument, value.longest)
+        return count * (10 + _CHARACTER * value.longest)
     whole = min(count * value.size, shape.size) if keyword in _WHOLE else count
     return whole * _CHECKING.get(keyword, 10)
 
@@ -263,70 +266,26 @@ _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 
 def matching(expression: str, length: int) -> int:
-    """Return the steps to match a text of this length. The engine compiles the expression each time."""
-    compiling = _compiling(expression)
+    """Return an upper bound of the steps of `matches`, which compiles the expression for every text.
+
+    Each character costs as much as an atom, and is repeated as often as all counts together ask.
+    """
+    flags = set(_FLAGS.findall(expression))
+    if "x" in flags:  # counts then may contain spaces and comments
+        return _NEVER
+    atoms = 10 * len(expression) + sum(steps * len(atom.findall(expression)) for atom, steps in _ATOMS)
+    counts = [max(1, *map(int, filter(None, pair))) for pair in _COUNT.findall(expression)]
+    compiling = math.prod([atoms, *counts]) * (_FOLDED if flags else 1)
     return 250 + compiling + length * compiling // 10 // _STATES
 
 
-_ATOM = re.compile(
-    r"(?P<open>\()|(?P<close>\))"
-    r"|(?P<again>[*+?]|\{(?P<least>\d+)(?:,(?P<most>\d*))?\})"
-    r"|(?P<wide>\\[wW]|\\[pP](?:\{[^}]*\}|[\s\S]))"
-    r"|(?P<class>\.|\[\^\]?|\\[dDsSbB])"
-    r"|(?P<range>\[\]?)"
-    r"|(?P<letter>\\?[\s\S])"
-)
-_STEPS = {"wide": 10_000, "class": 400, "range": 20, "letter": 10}
-"""Steps to compile one atom. Unicode's tables make words and properties large."""
+_ATOMS = ((re.compile(r"\\[wWpP]"), 10_000), (re.compile(r"\.|\[\^|\\[dDsSbB]"), 400))
+"""Atoms that take many steps to compile: Unicode's tables make words and properties large."""
+_COUNT = re.compile(r"\{(\d{1,9}),?(\d{0,9})\}")
 _FOLDED = 200
-"""Factor for a letter if the expression ignores case."""
+"""Factor for an expression that ignores case."""
 _FLAGS = re.compile(r"\(\?[a-zA-Z-]*([ix])")
 _NEVER = 1 << 62
-
-
-@lru_cache(maxsize=1024)
-def _compiling(text: str) -> int:
-    """Return an upper bound of the steps to compile a regular expression: those of each atom times its repetitions."""
-    flags = set(_FLAGS.findall(text))
-    if "x" in flags:  # spaces and comments then mean nothing, so what is repeated cannot be told here
-        return _NEVER
-    outer: list[int] = []
-    total = last = 0
-    at = 0
-    while match := _ATOM.match(text, at):
-        at = match.end()
-        if match["open"]:
-            outer.append(total)
-            total = last = 0
-        elif match["close"]:
-            last = total
-            total += outer.pop() if outer else 0
-        elif match["again"]:
-            times = max(1, int(match["least"] or 1), int(match["most"] or 1))
-            total += last * (times - 1)
-            last *= times
-        else:
-            last = next(steps for name, steps in _STEPS.items() if match[name])
-            if match[0].startswith("["):
-                at, inside = _class(text, at)
-                last += inside
-            last *= _FOLDED if flags and not match["wide"] else 1
-            total += last
-    return total + sum(outer)
-
-
-def _class(text: str, at: int) -> tuple[int, int]:
-    """Return the end of a character class, read from after its first bracket, and the steps of its content."""
-    depth, steps = 1, 0
-    while depth and at < len(text):
-        if text[at] == "\\":
-            steps += _STEPS["wide" if text[at + 1 : at + 2] in "wWpP" else "class"]
-            at += 1
-        else:
-            depth += (text[at] == "[") - (text[at] == "]")
-            steps += 1
-        at += 1
-    return at, steps
 
 
 @lru_cache(maxsize=1024)

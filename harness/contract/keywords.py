@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
-from harness.contract.expression import engine
-
 __all__ = ["PatternError", "check_of", "identity", "is_number"]
+
+_LARGEST_PATTERN = 1 << 16
+"""Maximum bytes of a compiled `pattern`."""
 
 Check = Callable[[Any], bool]
 
 
 class PatternError(ValueError):
-    """The engine refuses a regular expression. The text states the reason."""
+    """A regular expression is refused. The text states the reason."""
 
     path: tuple[str, ...] = ()
     """The path of the property with the `pattern`."""
-
-    def __init__(self, pattern: str, why: str) -> None:
-        super().__init__(f"{pattern!r} is refused by the engine: {why}")
-        self.is_too_large = "size limit" in why
-        """Whether it is a linear-time regular expression that takes too much memory."""
 
 
 def check_of(keyword: str, argument: Any) -> Check:
@@ -113,26 +108,22 @@ def _unique_items(_: Any) -> Check:
 
 
 def _pattern(pattern: str) -> Check:
-    """Return the check of `pattern`, with CEL's engine, whose regular expressions run in linear time.
+    """Return the check of `pattern`, compiled once, by an engine that runs in linear time."""
+    from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError
 
-    The engine compiles the expression on every call, which takes longer than the rest of a judgment. So results are
-    cached.
-    """
-
-    program = engine().compile("value.matches(pattern)")
+    options = RegexOptions(size_limit=_LARGEST_PATTERN)
     try:
-        program.execute({"value": "", "pattern": pattern})
-    except Exception as error:
-        raise PatternError(pattern, str(error).splitlines()[-1].partition(". ")[0].removeprefix("error: ")) from error
+        validator = Draft202012Validator({"pattern": pattern}, pattern_options=options)
+    except ValidationError as error:
+        raise PatternError(f"{pattern!r} is no linear-time regular expression, or too large") from error
 
-    @lru_cache(maxsize=1024)
-    def matches(value: str) -> bool:
+    def check(value: Any) -> bool:
         try:
-            return program.execute({"value": value, "pattern": pattern}) is True
+            return isinstance(value, str) and validator.is_valid(value)
         except ValueError:  # half a surrogate pair is not text
             return False
 
-    return lambda value: isinstance(value, str) and matches(value)
+    return check
 
 
 _CHECKS: dict[str, Callable[[Any], Check]] = {

@@ -168,8 +168,7 @@ def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[Schema
         clauses = tuple(clauses_of(schema))
     except PatternError as error:
         where = pointer_of(document[key], key, error.path, "pattern")
-        linear, smaller = "no look-around, no back-references", r"repeat less, or fewer characters: [a-z] instead of \w"
-        problems.append(Problem(where, str(error), smaller if error.is_too_large else f"use RE2's syntax: {linear}"))
+        problems.append(Problem(where, str(error), "use no look-around and no back-reference, or repeat less"))
     typed = {"type", "const", "enum"}
     for path in [path for path, node in nodes(schema) if typed.isdisjoint(node)]:
         where = pointer_of(document[key], key, path)

@@ -196,10 +196,10 @@ def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool
     good = list(filter(fits, raw))
     if good or "pattern" not in schema:
         return st.sampled_from(good or raw)
-    try:  # as Python reads the pattern; RE2 reads nearly every pattern in the same way
+    try:  # as Python reads the pattern; the check reads nearly every pattern in the same way
         strategy = st.from_regex(schema["pattern"], fullmatch=True)
         strategy.validate()
-    except Exception:  # Python does not accept all of RE2's syntax
+    except Exception:  # Python does not accept all of its syntax
         return st.just("")
     return strategy.filter(fits)
 
