@@ -208,9 +208,7 @@ def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
     assert time.process_time() - begun < 0.005 + SLOWEST * matching(pattern, 100)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["^[ab]*a[ab]{400}[cd]", "^(a|b)*a[ab]{50}([ab]*b[ab]{60})*c?d", "^[0-9a-f]{64}$"]
-)
+@pytest.mark.parametrize("pattern", ["^[ab]*a[ab]{400}[cd]", "^(a|b)*a[ab]{50}([ab]*b[ab]{60})*c?d", "^[0-9a-f]{64}$"])
 def test_the_keyword_takes_no_longer_than_its_cost(pattern: str) -> None:
     """The text leads to a new set of states at nearly every character, which no cache holds."""
     text = "".join(random.Random(0).choices("ab", k=100_000))
