@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,41 +160,33 @@ def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:
     return tuple((stat.st_size, stat.st_mtime_ns) for stat in found)
 
 
-def _guarded(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    from harness.tools.inspect.checkpoint import Refused
+def _tensors(path: Path, prefix: str) -> dict[str, Any]:
+    """Return the tensors of a checkpoint, or why it is refused, as keys of a fact."""
+    from harness.tools.inspect.checkpoint import Refused, inspect
 
+    found: dict[str, Any] = {}
     try:
-        return read()
+        for part in weight_paths(path):
+            found |= _plain(inspect(part).tensors, prefix)
     except Refused as error:
         return {"refused": f"{error.reason} (byte {error.offset})" if error.offset is not None else error.reason}
     except OSError as error:
         return {"refused": error.strerror or str(error)}
-
-
-def _tensors(path: Path, prefix: str) -> dict[str, Any]:
-    from harness.tools.inspect.checkpoint import inspect
-
-    def read() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for part in weight_paths(path):
-            found |= _plain(inspect(part).tensors, prefix)
-        return {"tensors": found}
-
-    return _guarded(read)
+    return {"tensors": found}
 
 
 def _moved(path: Path, since: int, before: Path, prefix: str) -> dict[str, Any]:
-    from harness.tools.inspect.checkpoint import compare
+    """Like `_tensors`, with the movement of each tensor since the checkpoint `before`, if both can be read."""
+    from harness.tools.inspect.checkpoint import Refused, compare
 
-    def read() -> dict[str, Any]:
+    try:
         found = compare(path, before)
-        moved = dict.fromkeys(found.equal, 0.0)
-        moved |= {tensor.name: tensor.largest for tensor in found.changed if tensor.largest is not None}
-        moved = {name.removeprefix(prefix): one for name, one in moved.items() if name.startswith(prefix)}
-        return {"tensors": _plain(found.this.tensors, prefix), "moved": moved, "since": since}
-
-    compared = _guarded(read)
-    return _tensors(path, prefix) if "refused" in compared else compared
+    except (Refused, OSError):
+        return _tensors(path, prefix)
+    moved = dict.fromkeys(found.equal, 0.0)
+    moved |= {tensor.name: tensor.largest for tensor in found.changed if tensor.largest is not None}
+    moved = {name.removeprefix(prefix): one for name, one in moved.items() if name.startswith(prefix)}
+    return {"tensors": _plain(found.this.tensors, prefix), "moved": moved, "since": since}
 
 
 def _plain(tensors: Any, prefix: str) -> dict[str, list[Any]]:

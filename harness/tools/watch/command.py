@@ -135,7 +135,7 @@ def command(
                 raise click.UsageError("--on-refute notify needs --hook COMMAND")
             values = {key: value_of(text) for key, text in named_texts(parameters, "-P").items()}
             orders = Orders(Action(action), ("sh", "-c", hook) if hook else (), grace, slurm, every, max(every, 1.0),
-                            without=frozenset(without))  # fmt: skip
+                            without=tuple(without))  # fmt: skip
             folder = attach or output
             asked = Asked(
                 or_installed(trainer),

@@ -7,11 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-__all__ = ["Given", "GivenError", "given_of"]
-
-
-class GivenError(ValueError):
-    """A parameter of the watch is refused. The text says why."""
+__all__ = ["Given", "given_of"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Given:
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Given:
-        """Reverse `texts`. Raises GivenError as `given_of` does."""
+        """Reverse `texts`. Raises ValueError as `given_of` does."""
         return given_of({name: _value(text) for name, _, text in (text.partition("=") for text in texts)})
 
 
@@ -90,7 +86,7 @@ def given_of(values: Mapping[str, Any]) -> Given:
     """Return the parameters among these values. The others belong to the trainer. Null or empty means not set.
 
     Raises:
-        GivenError: a value is of another type or out of range.
+        ValueError: a value is of another type or out of range.
     """
     names = {field.name: field.type for field in fields(Given)}
     chosen = {name: values[name] for name in names if values.get(name) not in (None, "", "null")}
@@ -99,13 +95,13 @@ def given_of(values: Mapping[str, Any]) -> Given:
     for name, value in chosen.items():
         if name in _WORDS:
             if value not in _WORDS[name]:
-                raise GivenError(f"{name} is {' or '.join(_WORDS[name])}, not {value!r}")
+                raise ValueError(f"{name} is {' or '.join(_WORDS[name])}, not {value!r}")
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise GivenError(f"{name} is a number that is not negative, not {value!r}")
+            raise ValueError(f"{name} is a number that is not negative, not {value!r}")
         if str(names[name]).startswith("int"):
             if value != int(value):
-                raise GivenError(f"{name} is a whole number, not {value!r}")
+                raise ValueError(f"{name} is a whole number, not {value!r}")
             chosen[name] = int(value)
         else:
             chosen[name] = float(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ GIVEN: Final = Given(
 """The requested values of the healthy job. A step takes a second."""
 _GIB: Final = 1 << 30
 _NAMES: Final = ("embedding", "layer.weight", "layer.bias", "head")
-_LINE: Final = ""
 
 
 def healthy() -> list[Fact]:
@@ -57,7 +56,7 @@ def healthy() -> list[Fact]:
 
 
 def _output(at: float, kind: str, values: Mapping[str, str]) -> Fact:
-    return {"fact": "output", "at": at, "file": "output.log", "offset": int(at), "events": [[kind, values, _LINE]]}
+    return {"fact": "output", "at": at, "file": "output.log", "offset": int(at), "events": [[kind, values, ""]]}
 
 
 def _weights(step: int) -> dict[str, Any]:
@@ -86,26 +85,15 @@ def planted(defect: str) -> list[Fact]:
     return [fact for healthy_fact in healthy() for fact in DEFECTS[defect].change(healthy_fact)]
 
 
-def _steps(change: Callable[[int, dict[str, str]], dict[str, str] | None]) -> Callable[[Fact], Sequence[Fact]]:
-    """Return a defect that changes the values of steps; None drops a step."""
-
-    def changed(fact: Fact) -> Sequence[Fact]:
-        if fact["fact"] != "output" or fact["events"][0][0] != "step":
-            return [fact]
-        values = change(int(fact["events"][0][1]["step"]), dict(fact["events"][0][1]))
-        return [] if values is None else [{**fact, "events": [["step", values, _LINE]]}]
-
-    return changed
-
-
 def _value(name: str, text: Callable[[int], str | None]) -> Callable[[Fact], Sequence[Fact]]:
     """Return a defect in one value of the steps. None leaves it unchanged."""
 
-    def changed(step: int, values: dict[str, str]) -> dict[str, str]:
-        found = text(step)
-        return values if found is None else {**values, name: found}
+    def changed(fact: Fact) -> Mapping[str, Any]:
+        ((kind, values, line),) = fact["events"]
+        found = text(int(values["step"])) if kind == "step" else None
+        return {} if found is None else {"events": [[kind, {**values, name: found}, line]]}
 
-    return _steps(changed)
+    return _of("output", changed)
 
 
 def _of(kind: str, change: Callable[[Fact], Mapping[str, Any] | None]) -> Callable[[Fact], Sequence[Fact]]:
@@ -120,20 +108,14 @@ def _of(kind: str, change: Callable[[Fact], Mapping[str, Any] | None]) -> Callab
     return changed
 
 
-def _tensors(change: Callable[[int, str, list[Any]], list[Any] | None]) -> Callable[[Fact], Sequence[Fact]]:
+def _tensors(change: Callable[[str, list[Any]], list[Any] | None]) -> Callable[[Fact], Sequence[Fact]]:
     """Return a defect in the tensors of the checkpoints. None drops a tensor."""
 
     def changed(fact: Fact) -> Mapping[str, Any]:
-        return {"tensors": dict(_kept(fact, change))}
+        tensors = {name: change(name, tensor) for name, tensor in fact["tensors"].items()}
+        return {"tensors": {name: tensor for name, tensor in tensors.items() if tensor is not None}}
 
     return _of("checkpoint", changed)
-
-
-def _kept(fact: Fact, change: Callable[[int, str, list[Any]], list[Any] | None]) -> Iterator[tuple[str, list[Any]]]:
-    for name, tensor in fact["tensors"].items():
-        found = change(fact["step"], name, list(tensor))
-        if found is not None:
-            yield name, found
 
 
 def _slow(fact: Fact) -> Sequence[Fact]:
@@ -174,27 +156,27 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     ),
     "no-checkpoints": Defect("checkpoints_late", "no checkpoint is written", _of("checkpoint", lambda fact: None)),
     "empty-checkpoints": Defect(
-        "checkpoints_unreadable", "checkpoints hold no tensor", _tensors(lambda step, name, tensor: None)
+        "checkpoints_unreadable", "checkpoints hold no tensor", _tensors(lambda name, tensor: None)
     ),
     "tensor-lost": Defect(
         "checkpoints_incomplete",
         "the head is not saved",
-        _tensors(lambda step, name, tensor: None if name == "head" else tensor),
+        _tensors(lambda name, tensor: None if name == "head" else tensor),
     ),
     "nan-weights": Defect(
         "checkpoints_not_finite",
         "the head has a NaN",
-        _tensors(lambda step, name, tensor: [*tensor[:3], name == "head"]),
+        _tensors(lambda name, tensor: [*tensor[:3], name == "head"]),
     ),
     "idle-optimizer": Defect(
         "checkpoints_unmoved",
         "no step moves the weights",
-        _tensors(lambda step, name, tensor: [*tensor[:2], f"{name} of step 0", 0]),
+        _tensors(lambda name, tensor: [*tensor[:2], f"{name} of step 0", 0]),
     ),
     "stale-checkpoints": Defect(
         "checkpoints_stale",
         "each checkpoint holds the weights of step 20",
-        _tensors(lambda step, name, tensor: [*tensor[:2], f"{name} of step 20", 0]),
+        _tensors(lambda name, tensor: [*tensor[:2], f"{name} of step 20", 0]),
     ),
     "tenfold-rate": Defect(
         "checkpoints_off_rate",

@@ -61,15 +61,8 @@ class Judge:
         Args:
             facts: the file with the job's facts, to which `add` appends. say: called with each line for the user.
         """
-        reported, checks = (
-            {(refutation.check, refutation.step, refutation.why) for refutation in job.reported},
-            {refutation.check for refutation in job.reported},
-        )
-        for refutation in [
-            refutation
-            for refutation in job.refutations
-            if (refutation.check, refutation.step, refutation.why) not in reported
-        ]:
+        checks = {refutation.check for refutation in job.reported}
+        for refutation in [refutation for refutation in job.refutations if refutation not in job.reported]:
             self._is_open = True
             add({"fact": "refuted", **asdict(refutation)})
             if refutation.check not in checks:
@@ -111,7 +104,7 @@ class Judge:
             if claim.measurements is None:
                 shutil.copyfile(facts, Path(folder) / FACTS)
             began = datetime.now(UTC) - timedelta(seconds=job.at)
-            subject = _result(plan.trial(), claim, job, Beneath(Path(folder)))
+            subject = _watched(plan.trial(), claim, job, Beneath(Path(folder)))
             judgment = judge(plan.contract, subject.observation)
             mutants = {mutant.id: _planted(plan, mutant) for mutant, why in plan.mutants if why is None}
             outcomes = [
@@ -167,38 +160,47 @@ def _ending(job: JobState) -> Ending:
     return Ending(EndingKind.NOT_MEASURED, Phase.SUBJECT, how)
 
 
-def _result(request: TrialRequest, claim: Claim, job: JobState, artifacts: Beneath) -> TrialResult:
-    log = TrialLog(time.monotonic() - job.at, redactor().mask)
-    log.write(f"watched {job.description.get('name', 'a job')}: {job.description.get('told', '')}")
-    for refutation in job.refutations:
-        log.write(f"{refutation.check}: {refutation.text}")
+def _watched(request: TrialRequest, claim: Claim, job: JobState, artifacts: Beneath) -> TrialResult:
+    """Return the result of the checks on the facts of the job."""
+    lines = [f"watched {job.description.get('name', 'a job')}: {job.description.get('told', '')}"]
+    lines += [f"{refutation.check}: {refutation.text}" for refutation in job.refutations]
     for fact in (*job.sealed, *job.acted, *job.broken):
-        log.write(", ".join(f"{key} {value}" for key, value in fact.items()))
-    observation = _observation(request, claim, job)
-    log.end(observation.ending)
+        lines.append(", ".join(f"{key} {value}" for key, value in fact.items()))
     rows = tuple(
         tuple(fact["at"] if column == "seconds" else fact.get(column) for column in COLUMNS) for fact in job.usage
     )
     reasons = {} if rows else {"seconds": "the job's processes are not on this machine"}
     telemetry = Telemetry(rows, reasons, DriverResidency(None, None, "the facts have what the driver said"))
-    return TrialResult(
-        observation, job.series.close(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, artifacts, job.at
-    )
+    return _result(_observation(request, claim, job), lines, telemetry, job.at, job.series.close(), artifacts)
 
 
 def _planted(plan: Plan, mutant: Mutant) -> TrialResult:
     """Return the result of the checks on the facts of a mutant."""
     request = plan.mutant_trial(mutant)
-    began = time.monotonic()
+    began, replayed = time.monotonic(), "facts are replayed"
     job = state_of(planted(request.parameters["defect"]), Given.of_texts(request.parameters["given"]))
-    replayed = Residency(reason="facts are replayed")
-    observation = request.observation(measured(job), resolved={"device": request.device.type}, residency=replayed)
-    log = TrialLog(began, redactor().mask)
-    log.write(f"replayed the facts of the healthy job with the defect {mutant.id}")
+    observation = request.observation(
+        measured(job), resolved={"device": request.device.type}, residency=Residency(reason=replayed)
+    )
+    lines = [f"replayed the facts of the healthy job with the defect {mutant.id}"]
+    telemetry = Telemetry((), {"seconds": replayed}, DriverResidency(None, None, replayed))
+    return _result(observation, lines, telemetry, time.monotonic() - began, Steps(), None)
+
+
+def _result(
+    observation: Observation,
+    lines: Sequence[str],
+    telemetry: Telemetry,
+    seconds: float,
+    steps: Steps,
+    artifacts: Beneath | None,
+) -> TrialResult:
+    """Return the result of a trial without a process: its log has these lines, and there is no output."""
+    log = TrialLog(time.monotonic() - seconds, redactor().mask)
+    for line in lines:
+        log.write(line)
     log.end(observation.ending)
-    telemetry = Telemetry((), {"seconds": "facts are replayed"}, DriverResidency(None, None, "facts are replayed"))
-    took = time.monotonic() - began
-    return TrialResult(observation, Steps(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, None, took)
+    return TrialResult(observation, steps, telemetry, log.close(redactor()), _EMPTY, _EMPTY, artifacts, seconds)
 
 
 _EMPTY = Log("", 0, sha256(b"").hexdigest())

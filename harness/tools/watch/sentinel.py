@@ -218,16 +218,12 @@ def _bytes(batch: Any) -> bytes:
     if isinstance(batch, (list, tuple)):
         return b"".join(_bytes(value) for value in batch)
     if hasattr(batch, "detach"):
+        import torch
+
         batch = batch.detach().cpu().contiguous().flatten()
-        batch = batch.view(_byte_type()) if batch.numel() else batch
+        batch = batch.view(torch.uint8) if batch.numel() else batch
         return bytes(batch.numpy().tobytes())
     return bytes(batch.tobytes()) if hasattr(batch, "tobytes") else repr(batch).encode()
-
-
-def _byte_type() -> Any:
-    import torch
-
-    return torch.uint8
 
 
 def _sums(weights: Any) -> dict[str, str]:

@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness.base import regular_file
 from harness.contract import Contract
 from harness.contract.other_subject import Subject
 from harness.contract.project import Project
-from harness.machine.host import Host, has_gpu_driver, probe
+from harness.machine.host import has_gpu_driver, probe
 from harness.machine.process_tree import started
 from harness.tools.atomic_file import write_file
 from harness.tools.one_claim import project_here
@@ -23,7 +23,6 @@ from harness.tools.trainer import directory
 from harness.tools.trainer.output_events import EventKind
 from harness.tools.trainer.subjects import Recorded
 from harness.tools.trainer.trainer_file import Trainer, load
-from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
 from harness.tools.watch.claims import claims_of, job_claim
 from harness.tools.watch.contract import contract_of
@@ -77,7 +76,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     trainer = load(asked.trainer)
     values = {**asked.values, "output": str(asked.folder or ""), "seed": asked.values.get("seed", 0),
               "here": str(asked.trainer.resolve().parent), "python": sys.executable}  # fmt: skip
-    given = given_of({name: trainer.value(name, values) for name in (*values, *trainer.parameters)})
+    given = _given(trainer, values)
     if given.device:
         values.setdefault("device", given.device)
     name = asked.name or trainer.name
@@ -85,7 +84,6 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
     state = new_state(name, state).resolve()
     facts = FactFile(state / FACTS)
-    host = probe(project.root)
     # The weights before the first step must be read before it.
     roles = {"initial": (trainer.files.initial, trainer.files.initial_prefix),
              "teacher": (trainer.models.teacher, trainer.models.teacher_prefix)}  # fmt: skip
@@ -124,10 +122,10 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         "recorder": folder,
         "recorder_absent": absent,
         "page": str(asked.page or ""),
-        "orders": {**asdict(asked.orders), "without": sorted(asked.orders.without)},
+        "orders": asked.orders.to_json(),
         "roles": [fact["role"] for fact in weights],
     }
-    judge = _judge(job, trainer, given, project, host, facts.path)
+    watcher_of = _prepared(facts, job, trainer, project, say, show)
 
     def record(process: JobProcess | None) -> None:
         ids = {} if process is None else {"pid": process.pid, "started_at": process.started_at}
@@ -136,13 +134,11 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
             facts.append(fact)
 
     # No refusal can follow, so the job can start.
-    process = None
-    if asked.is_attached:
-        process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False) if asked.pid is not None else None
-        record(process)
-    else:
-        process = start(asked.command or trainer.words(values), state, environment, record)
-    return _watcher(facts, trainer, given, process, judge, host, say, show)
+    if not asked.is_attached:
+        return watcher_of(start(asked.command or trainer.words(values), state, environment, record))
+    process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False) if asked.pid is not None else None
+    record(process)
+    return watcher_of(process)
 
 
 def _recorder(asked: Asked, given: Given, state: Path, environment: dict[str, str]) -> str:
@@ -172,46 +168,30 @@ def resume(state: Path, say: Say, show: Show) -> Watcher:
     job = facts.earlier[0] if facts.earlier else {}
     if job.get("fact") != "job" or "trainer" not in job:
         raise ValueError(f"{state / FACTS} does not begin with a job that a watcher follows from outside")
-    trainer = load(Path(job["trainer"]))
-    project = project_here(Path(job["root"]))
-    given = given_of({name: trainer.value(name, job["values"]) for name in (*job["values"], *trainer.parameters)})
-    host = probe(project.root)
-    judge = _judge(job, trainer, given, project, host, facts.path)
-    process = None
-    if job.get("pid") is not None:
-        process = JobProcess(job["pid"], job["started_at"], state, is_ours=job["is_ours"])
-    return _watcher(facts, trainer, given, process, judge, host, say, show)
+    watcher_of = _prepared(facts, job, load(Path(job["trainer"])), project_here(Path(job["root"])), say, show)
+    if job.get("pid") is None:
+        return watcher_of(None)
+    return watcher_of(JobProcess(job["pid"], job["started_at"], state, is_ours=job["is_ours"]))
 
 
-def _orders(job: Fact) -> Orders:
-    stored = job["orders"]
-    words = {"action": Action(stored["action"]), "hook": tuple(stored["hook"]), "without": frozenset(stored["without"])}
-    return Orders(**{**stored, **words})
+def _given(trainer: Trainer, values: Mapping[str, Any]) -> Given:
+    """Return the parameters of the watch among the given values and the trainer's own."""
+    return given_of({name: trainer.value(name, values) for name in (*values, *trainer.parameters)})
 
 
-def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Host, facts: Path) -> Judge:
-    """Return the judge of the claims on a job. Raises ValueError if one of them cannot be judged."""
-    contract = contract_of(job, given, trainer, facts, project.root)
-    command = f"harness watch --resume {facts.parent}"
-    sources, of = _sources(trainer, project, job["values"], given)
+def _prepared(
+    facts: FactFile, job: Fact, trainer: Trainer, project: Project, say: Say, show: Show
+) -> Callable[[JobProcess | None], Watcher]:
+    """Return what makes the watcher of a job's process. Raises ValueError if a claim on the job cannot be judged."""
+    host, values, state = probe(project.root), job["values"], facts.path.parent
+    given = _given(trainer, values)
+    contract = contract_of(job, given, trainer, facts.path, project.root)
+    command = f"harness watch --resume {state}"
+    sources, of = _sources(trainer, project, values, given)
     device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
     claims = [job_claim(contract, command, device), *claims_of(project, of, command, given.device or "cpu")]
-    return Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
-
-
-def _watcher(
-    facts: FactFile,
-    trainer: Trainer,
-    given: Given,
-    process: JobProcess | None,
-    judge: Judge,
-    host: Host,
-    say: Say,
-    show: Show,
-) -> Watcher:
-    job = facts.earlier[0]
-    values, folder, state = job["values"], Path(job["folder"]) if job["folder"] else None, facts.path.parent
-    output = values["output"]
+    judge = Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
+    output, folder = values["output"], Path(job["folder"]) if job["folder"] else None
 
     def logs() -> list[Path]:
         files = directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else []
@@ -219,22 +199,25 @@ def _watcher(
             return [state / OUTPUT, *files]
         return [*dict.fromkeys(path.resolve() for path in (*files, *map(Path, job.get("prints_to", ()))))]
 
-    if not logs():
-        say("harness watch: there is no file of the job's output yet; without one, steps and losses are not judged")
-    first = weights_path(trainer, values, trainer.files.initial)
-    expected = 0 if first is None else sum(size for size, _ in sizes_of(first))
-    readers = Readers(
-        LogFollower(trainer, logs, show if job["is_ours"] else lambda _: None),
-        CheckpointReader(trainer, values, given) if folder is not None else None,
-        MachineReader(host, process.pid if process is not None else None, folder, expected),
-        process,
-        DriverFollower(Path(recorded)) if (recorded := job.get("recorder", "")) else None,
-    )
-
     def draw(now: JobState) -> None:
         write_file(Path(job["page"]), watch_page(now))
 
-    return Watcher(facts, job["epoch"], given, readers, judge, _orders(job), say, draw if job["page"] else None)
+    def watcher_of(process: JobProcess | None) -> Watcher:
+        if not logs():
+            say("harness watch: there is no file of the job's output yet; without one, steps and losses are not judged")
+        first = weights_path(trainer, values, trainer.files.initial)
+        expected = 0 if first is None else sum(size for size, _ in sizes_of(first))
+        readers = Readers(
+            LogFollower(trainer, logs, show if job["is_ours"] else lambda _: None),
+            CheckpointReader(trainer, values, given) if folder is not None else None,
+            MachineReader(host, process.pid if process is not None else None, folder, expected),
+            process,
+            DriverFollower(Path(recorded)) if (recorded := job.get("recorder", "")) else None,
+        )
+        orders, epoch = Orders.from_json(job["orders"]), facts.earlier[0]["epoch"]
+        return Watcher(facts, epoch, given, readers, judge, orders, say, draw if job["page"] else None)
+
+    return watcher_of
 
 
 def _sources(

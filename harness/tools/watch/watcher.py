@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.shortening import described
 from harness.tools.watch.action import Action, call_hook, end_job, slurm_state
 from harness.tools.watch.checkpoint_reading import CheckpointReader
@@ -46,7 +47,7 @@ _LAST_READING: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Orders:
+class Orders(JsonDataclass):
     """The options of a watch."""
 
     action: Action = Action.LOG
@@ -59,7 +60,7 @@ class Orders:
     """Seconds between two samples of the machine."""
     silence: float = 3600.0
     """Seconds without new facts after which a job without a process on this machine counts as ended."""
-    without: frozenset[str] = frozenset()
+    without: tuple[str, ...] = ()
     """Excluded checks."""
 
 

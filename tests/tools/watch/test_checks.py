@@ -14,7 +14,7 @@ from harness.tools.trainer.trainer_file import load
 from harness.tools.watch.checks import CHECKS, measured, state_of, unseen
 from harness.tools.watch.contract import contract_of
 from harness.tools.watch.facts import Fact
-from harness.tools.watch.given import Given, GivenError, given_of
+from harness.tools.watch.given import Given, given_of
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import DEFECTS, GIVEN, healthy, planted
 from tests.tools.watch.jobs import project_of
@@ -253,7 +253,7 @@ def test_a_gpu_that_is_not_used() -> None:
 )
 def test_wrong_parameters_are_refused(values: dict[str, Any]) -> None:
     """Before a job starts."""
-    with pytest.raises(GivenError):
+    with pytest.raises(ValueError, match=next(iter(values))):
         given_of(values)
 
 
