@@ -24,7 +24,6 @@ DOORS = {
 """What the rest of the harness reads files and documents with."""
 
 OWN = {
-    "base/plugins.py": ["read_text"],  # what pip wrote into the metadata of this package
     "cli/scaffold.py": ["read_text"],  # templates of the package
     "machine/provenance.py": ["read_bytes", "read_bytes"],  # the package's own sources
     "tools/probe/present_device.py": ["read_bytes"],  # a source file of the package

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-from harness.base import strictjson, toml
+from harness.base import toml
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -89,28 +88,7 @@ def _declared_in_checkout() -> dict[str, dict[str, str]] | None:
 
 
 def installation(extra: str) -> str:
-    """Return the pip command that installs an extra from the same source as the harness."""
-    return f"pip install {shlex.quote(_requirement(extra))}"
-
-
-def _requirement(extra: str) -> str:
+    """Return the pip command that installs an extra. Where the harness is installed, pip keeps that version."""
     checkout = Path(__file__).parents[2]
-    if (checkout / "pyproject.toml").is_file():
-        return f"{checkout}[{extra}]"
-    origin = _origin()
-    url: str = origin.get("url", "")
-    if url.startswith("file://"):
-        return f"{unquote(url.removeprefix('file://'))}[{extra}]"
-    scheme = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
-    return f"{NAME}[{extra}] @ {scheme}{url}" if url else f"{NAME}[{extra}]"
-
-
-def _origin() -> dict[str, Any]:
-    """Return where pip installed the harness from, by PEP 610; empty if it came from an index."""
-    from importlib.metadata import PackageNotFoundError, distribution  # slow to import
-
-    try:
-        text = distribution(NAME).read_text("direct_url.json")
-    except PackageNotFoundError:
-        text = None
-    return dict(strictjson.loads(text)) if text else {}
+    origin = checkout if (checkout / "pyproject.toml").is_file() else NAME
+    return f"pip install {shlex.quote(f'{origin}[{extra}]')}"
