@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.base import regular_file, schemas
@@ -16,24 +15,10 @@ from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 from harness.contract.claim_folder import CALIBRATION, claim_of, same_schema
 
-__all__ = ["Calibration", "calibration_digest", "calibration_of", "calibration_path"]
+__all__ = ["calibration_digest", "calibration_of", "calibration_path"]
 
 _KEY = "/calibration"
 _AGAIN = "remove the file and the contract's key 'calibration', then run harness calibrate ID --write"
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The ratios by profile, mutant and clause (see `harness.contract.ratio`)."""
-
-    profiles: Mapping[str, JsonObject]
-    """The same key of the file."""
-
-    def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
-        """Return a mutant's smallest ratio to each threshold, by profile and clause."""
-        return {
-            name: profile["mutants"][mutant] for name, profile in self.profiles.items() if mutant in profile["mutants"]
-        }
 
 
 def calibration_path(contract: Path) -> Path:
@@ -46,8 +31,8 @@ def calibration_digest(content: bytes) -> str:
     return hashlib.sha256(same_schema(content)).hexdigest()
 
 
-def calibration_of(path: Path, expected_digest: str | None) -> tuple[Calibration | None, list[Problem]]:
-    """Return the calibration beside a contract file, None if there is no valid one, and its problems.
+def calibration_of(path: Path, expected_digest: str | None) -> tuple[Mapping[str, JsonObject], list[Problem]]:
+    """Return the profiles of the calibration beside a contract file, none if it is invalid, and its problems.
 
     Args:
         path: the contract file.
@@ -58,18 +43,18 @@ def calibration_of(path: Path, expected_digest: str | None) -> tuple[Calibration
         content = regular_file.read(place)
     except FileNotFoundError:
         missing = Problem(_KEY, f"there is no {place.name} next to the contract", f"restore it, or {_AGAIN}")
-        return None, [missing] if expected_digest is not None else []
+        return {}, [missing] if expected_digest is not None else []
     except OSError as error:
-        return None, [Problem(_KEY, f"{place.name} cannot be read: {error.strerror}", "make it readable")]
+        return {}, [Problem(_KEY, f"{place.name} cannot be read: {error.strerror}", "make it readable")]
     digest = calibration_digest(content)
     if digest != expected_digest:
         named = "no calibration" if expected_digest is None else expected_digest
         message = f"{place.name} has the SHA-256 {digest}, and the contract names {named}"
-        return None, [Problem(_KEY, message, f"restore it, or {_AGAIN}")]
+        return {}, [Problem(_KEY, message, f"restore it, or {_AGAIN}")]
     try:
         document = schemas.loads("calibration", content)
     except schemas.DocumentError as error:
-        return None, [Problem(_KEY + problem.pointer, problem.message, _AGAIN) for problem in error.problems]
+        return {}, [Problem(_KEY + problem.pointer, problem.message, _AGAIN) for problem in error.problems]
     if document["id"] != claim_of(path):
-        return None, [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
-    return Calibration(document["profiles"]), []
+        return {}, [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
+    return document["profiles"], []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from harness.base.device import Target
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
-from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause, is_finite, judge_schema
 from harness.contract.contract_annotations import Refutation
 from harness.contract.patch import Patch
@@ -144,8 +143,8 @@ class Contract:
     """What the source requires, and what the falsifier does instead; empty if the falsifier does what is required."""
     refuted: tuple[Refutation, ...] = ()
     """Known refutations."""
-    calibration: Calibration | None = None
-    """The calibration beside the file; None if there is none, and for a bundle's copy."""
+    calibration: Mapping[str, JsonObject] = field(default_factory=dict)
+    """The profiles of the calibration beside the file; empty if there is none, and for a bundle's copy."""
     notes: str = ""
     """The text of notes.md beside the file; empty for a bundle's copy."""
 
@@ -155,8 +154,8 @@ class Contract:
         return any(profile.exclusive for profile in self.profiles.values())
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
-        """Return the ratios of a mutant's measurements to the thresholds, by profile and clause."""
-        return {} if self.calibration is None else self.calibration.ratios(mutant)
+        """Return a mutant's smallest ratio to each threshold (see `harness.contract.ratio`), by profile and clause."""
+        return {name: run["mutants"][mutant] for name, run in self.calibration.items() if mutant in run["mutants"]}
 
     @property
     def measurements(self) -> frozenset[str]:

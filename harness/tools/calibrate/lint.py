@@ -15,11 +15,9 @@ __all__ = ["about_calibration"]
 
 def about_calibration(contract: Contract, _project: Project) -> Iterator[Finding]:
     """Yield every part of a contract's calibration that does not fit the contract."""
-    if contract.calibration is None:
-        return
     comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
     violated = {mutant.id: mutant.violates for mutant in contract.mutants}
-    for profile, measured in contract.calibration.profiles.items():
+    for profile, measured in contract.calibration.items():
         if profile not in contract.profiles:
             yield _outdated(pointer("profiles", profile), f"there is no profile {profile!r}")
             continue

@@ -154,7 +154,7 @@ def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
     """
     if regular_file.read(contract.path) != contract.content:
         raise CalibrationError(f"{contract.path} has changed since the runs began; run harness calibrate again")
-    profiles = dict(contract.calibration.profiles) if contract.calibration else {}
+    profiles = dict(contract.calibration)
     profiles[results[0].record.profile] = measured(contract, results)
     document: dict[str, Any] = {"id": contract.id, "profiles": {name: profiles[name] for name in sorted(profiles)}}
     if "$schema" in contract.document:

@@ -10,7 +10,6 @@ import pytest
 
 from harness.base.vocabulary import Fate
 from harness.contract import Contract
-from harness.contract.calibration import Calibration
 from harness.evidence.seal import ClaimResult
 from harness.tools.calibrate.results import SUBJECT, Margin, Rate, Spread, margins, measured, rates, spreads
 from tests.contracts import contract_of, document, healthy
@@ -45,7 +44,7 @@ def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
 def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
     """The subject has a margin for every threshold, and a mutant for its declared clauses, beside the recorded ones."""
     mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
-    recorded = Calibration({"reduced": {"mutants": {"turned": {"ordered": 3.0}}}})
+    recorded = {"reduced": {"mutants": {"turned": {"ordered": 3.0}}}}
     contract = replace(contract_of(document(mutants=[mutant])), calibration=recorded)
     found = [
         *results(tmp_path, {"largest": 4.0}, contract=contract, seed=5, mutants={"turned": {"smallest": 9.0}}),
