@@ -222,7 +222,7 @@ class _Evaluation:
         if of is not None and of.kind is NodeKind.NAME and of.text not in bound:
             shape = self._shapes.get(of.text, {}).get(node.text, _SCALAR)
             return shape.size, shape
-        if node.kind is NodeKind.METHOD and node.text in _MACROS and len(node.children) > 2:
+        if node.is_macro:
             return self._macro(node, bound)
         children = [self.of(child, bound) for child in node.children]
         shapes = [shape for _, shape in children]
@@ -260,9 +260,6 @@ class _Evaluation:
         result_shape = costs[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
         # For each item, what was kept so far is copied.
         return cost + count * (count + 1) * result_shape.size, _repeated(count, result_shape)
-
-
-_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 
 def matching(expression: str, length: int) -> int:

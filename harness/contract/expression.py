@@ -34,6 +34,7 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!=", "in"), ("+", "-"
 _RELATIONS = frozenset(_LEVELS[2])
 _LOGIC = frozenset({"||", "&&", "!"})
 _CONSTANTS = frozenset({"true", "false", "null"})
+_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 
 class ExpressionError(ValueError):
@@ -75,6 +76,12 @@ class Node:
     start: int
     end: int
     children: tuple[Node, ...] = ()
+
+    @property
+    def is_macro(self) -> bool:
+        """Whether it is a macro over a list: `self.times.all(time, time < 1.0)`."""
+        is_call = self.kind is NodeKind.METHOD and self.text in _MACROS
+        return is_call and len(self.children) > 2 and self.children[1].kind is NodeKind.NAME
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, in the order of the text."""

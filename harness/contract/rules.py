@@ -39,7 +39,6 @@ __all__ = [
 SCOPE = ("self", "parameters", "device")
 BROKEN = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
 """Reasons that are the fault of the rule, not of the measurements."""
-_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # nested macros read a whole list for every item of another
 _LARGEST_EXACT = 1 << 53
@@ -193,7 +192,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
     reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
     measurements = frozenset(path[0] for path in names["self"])
     entries = (node.text for node in tree.walk() if node.kind is NodeKind.SELECT)
-    looks_into = frozenset(entries) if any(map(_is_macro, tree.walk())) else frozenset()
+    looks_into = frozenset(entries) if any(node.is_macro for node in tree.walk()) else frozenset()
     return Rule(identifier, Bound(RULE, text), message, source, tree, names, reads, measurements, looks_into, program)
 
 
@@ -217,7 +216,7 @@ def _number(text: str) -> float:
 def _refuse_unknown(program: Program, tree: Node) -> None:
     """Refuse unknown names, which the engine reports only at evaluation, and rules that could run too long."""
     references = program.references()
-    macros = [node for node in tree.walk() if _is_macro(node)]
+    macros = [node for node in tree.walk() if node.is_macro]
     bound = {node.children[1].text for node in macros}
     for name in references["variables"]:
         if name not in SCOPE and name not in bound:
@@ -238,12 +237,6 @@ _CALLS = (NodeKind.METHOD, NodeKind.FUNCTION)
 def _is_literal_match(node: Node) -> bool:
     """Whether a call of `matches` is a method with a literal, so that its cost is known."""
     return node.kind is NodeKind.METHOD and len(node.children) == 2 and node.children[1].kind is NodeKind.STRING
-
-
-def _is_macro(node: Node) -> bool:
-    """Whether a node is a macro over a list: `self.times.all(time, time < 1.0)`."""
-    is_call = node.kind is NodeKind.METHOD and node.text in _MACROS
-    return is_call and len(node.children) > 2 and node.children[1].kind is NodeKind.NAME
 
 
 def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
