@@ -32,26 +32,21 @@ class Unobserved:
     raises `NotObserved`. The trial is then NOT_MEASURED, unless a function with `propagates` catches the exception.
     """
 
-    __slots__ = ("_reason",)
+    __slots__ = ("why",)
 
     def __init__(self, reason: str) -> None:
         """Args:
         reason: which value is missing, and why.
         """
-        self._reason: Final = reason
+        self.why: Final = reason
 
     def __repr__(self) -> str:
-        return f"Unobserved({self._reason!r})"
+        return f"Unobserved({self.why!r})"
 
     def __getattr__(self, name: str) -> Unobserved:
         if name.startswith("__"):  # it implements no protocol, such as `__array__`
             raise AttributeError(name)
         return self
-
-    @property
-    def why(self) -> str:
-        """Which value is missing, and why."""
-        return self._reason
 
     def _same(self, *_: Any, **__: Any) -> Unobserved:
         return self
@@ -60,7 +55,7 @@ class Unobserved:
         """Raises:
         NotObserved: always, with the reason.
         """
-        raise NotObserved(self._reason)
+        raise NotObserved(self.why)
 
     __call__ = __getitem__ = _same
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same

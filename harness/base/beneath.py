@@ -69,8 +69,9 @@ class Beneath:
         return self.name.rpartition("/")[2]
 
     @contextmanager
-    def folder(self, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Iterator[int]:
+    def folder(self) -> Iterator[int]:
         """Open the folder for the block, as a descriptor."""
+        flags = os.O_RDONLY | os.O_DIRECTORY
         if not self.name:
             descriptor = os.open(self._walked, flags | os.O_CLOEXEC)
         else:

@@ -29,6 +29,7 @@ from harness.contract.keywords import PatternError, check_of, is_number
 from harness.contract.reasons import Reason, ReasonCode
 
 __all__ = [
+    "ANNOTATIONS",
     "ITEM",
     "VALUE",
     "Clause",
@@ -48,7 +49,7 @@ ITEM, VALUE = "[]", "{}"
 
 _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
 """Keywords that an empty list or map satisfies vacuously, unless they require it to be empty (`maxItems` 0)."""
-_ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
+ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
 # Of many values, a judgment shows the one that decides: the nearest to the bound, or the farthest beyond it.
 _DECISIVE: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -221,7 +222,7 @@ def clauses_of(schema: JsonObject) -> Iterator[SchemaClause]:
         keywords = {
             keyword: argument
             for keyword, argument in node.items()
-            if keyword not in _ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
+            if keyword not in ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
         }
         if path and "properties" in node:
             keywords[CLOSED] = sorted(node["properties"])

@@ -91,15 +91,11 @@ def _run_by_an_import(tree: ast.AST) -> Iterator[ast.AST]:
         pending += node.orelse if is_for_types and isinstance(node, ast.If) else ast.iter_child_nodes(node)
 
 
-def _statements(file: str, nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> list[_Statement]:
-    return list(_parsed(file, _modified(file), nodes))
-
-
-def _modified(file: str) -> int:
+def _statements(file: str, nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> Sequence[_Statement]:
     try:
-        return os.stat(file).st_mtime_ns
+        return _parsed(file, os.stat(file).st_mtime_ns, nodes)
     except OSError:
-        return 0
+        return ()
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +103,7 @@ def _parsed(file: str, modified: int, nodes: Callable[[ast.AST], Iterable[ast.AS
     """The import statements of a file."""
     try:
         tree = ast.parse(regular_file.read(Path(file)), file)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     return tuple(
         (getattr(node, "level", None), getattr(node, "module", None), [alias.name for alias in node.names])

@@ -87,9 +87,7 @@ def _ids(file: str, pattern: re.Pattern[bytes]) -> list[list[Any]]:
 def _text(path: Path) -> bytes:
     """Return the content of a text file; empty for a binary, too large or unreadable one."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
-            return b""
-        content = regular_file.read(path)
+        content = b"" if path.is_symlink() else regular_file.read(path, _LARGEST)
     except OSError:
         return b""
     return b"" if b"\0" in content[:8192] else content

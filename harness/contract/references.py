@@ -10,12 +10,11 @@ from typing import Any
 
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
-from harness.contract.clauses import ITEM, VALUE
+from harness.contract.clauses import ANNOTATIONS, ITEM, VALUE
 
 __all__ = ["inline", "pointer_of"]
 
 _LARGEST = 2000  # schemas after resolving; if each definition uses the next one twice, the number doubles each time
-_ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
 
 
 def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]:
@@ -44,7 +43,7 @@ def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]
                 problems.append(Problem(place, f"{node['$ref']} does not exist", f"define it in {key}.$defs"))
                 return {}
             referred = resolve(definitions[name], pointer(key, "$defs", name), (*opened, name))
-            twice = sorted(key for key in resolved if key in referred and key not in _ANNOTATIONS)
+            twice = sorted(key for key in resolved if key in referred and key not in ANNOTATIONS)
             if twice:
                 remedy = "keep one of them; a clause is stated once"
                 problems.append(Problem(f"{where}/{twice[0]}", f"{node['$ref']} has {twice[0]!r} too", remedy))

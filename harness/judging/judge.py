@@ -55,11 +55,6 @@ class Judgment(JsonDataclass):
         decisive = (clause for clause in self.clauses if clause.outcome is outcome)
         return next((Reason(ReasonCode.CLAUSE, clauses=(clause.id,), cause=clause.reason) for clause in decisive), None)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether no clause exceeded the allowance."""
-        return all(clause.reason is None or clause.reason.code is not ReasonCode.TOO_COSTLY for clause in self.clauses)
-
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses with this outcome."""
         return tuple(clause for clause in self.clauses if clause.outcome is outcome)

@@ -12,7 +12,7 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind
-from tests.contracts import contract_of, document, healthy, observe
+from tests.contracts import contract_of, document, healthy, is_whole, observe
 
 CONTRACT = contract_of(document())
 NAMES = {
@@ -71,8 +71,8 @@ def test_which_endings_make_measurements_provisional(kind: EndingKind) -> None:
 def test_which_endings_leave_a_small_allowance(kind: EndingKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that must end soon judges only what the small allowance pays for; here it pays for nothing."""
     monkeypatch.setattr("harness.contract.cost.QUICK", 0)
-    assert judge(CONTRACT, observe(healthy(), ending=Ending(kind))).is_whole is (kind not in HURRIED)
-    assert not judge(CONTRACT, observe(healthy(), ending=Ending(kind)), quick=True).is_whole
+    assert is_whole(judge(CONTRACT, observe(healthy(), ending=Ending(kind)))) is (kind not in HURRIED)
+    assert not is_whole(judge(CONTRACT, observe(healthy(), ending=Ending(kind)), quick=True))
 
 
 @pytest.mark.parametrize(("kind", "phase"), ENDINGS)

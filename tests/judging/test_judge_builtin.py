@@ -18,7 +18,7 @@ from harness.contract.model import CONTRADICTION, UNLIKE_FILES
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Residency
-from tests.contracts import contract_of, document, healthy, observe
+from tests.contracts import contract_of, document, healthy, is_whole, observe
 
 PASS, FAIL, NOT_MEASURED = Outcome.PASS, Outcome.FAIL, Outcome.NOT_MEASURED
 _RAN_ON = {"device": "cpu", "dtype": "bfloat16", "backend": "inductor", "steps": 3}
@@ -307,7 +307,7 @@ def test_what_a_profile_omits_is_listed_and_not_judged() -> None:
 def test_trials_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pays for a trial without mutants does not pay for it among a million mutants."""
     mutant = CONTRACT.mutants[0]
-    assert held(healthy()).is_whole
+    assert is_whole(held(healthy()))
     crowded = replace(CONTRACT, mutants=(mutant,) * 1_000_000)
     monkeypatch.setattr("harness.contract.cost.LIMIT", 1_000_000)
-    assert not judge(crowded, observe(healthy())).is_whole
+    assert not is_whole(judge(crowded, observe(healthy())))
