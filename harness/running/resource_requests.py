@@ -67,9 +67,14 @@ class ResourceRequests:
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
 
     def of_mutant(self, mutant: Mutant, subject: Amounts) -> Amounts:
-        """Return the resources of a mutant's trial on its subject's devices."""
+        """Return the resources of a mutant's trial on its subject's devices.
+
+        A mutant that states less memory has a smaller model, whose files need the same share of the disk.
+        """
+        gib = self.memory(subject).gib
+        share = min(1.0, mutant.memory_gib / gib) if gib else 1.0
         less = {
-            key: min(amount, mutant.memory_gib) if key.endswith(_MEMORY) else amount for key, amount in subject.items()
+            key: amount * share if key == _DISK or key.endswith(_MEMORY) else amount for key, amount in subject.items()
         }
         shared = {_SLOTS, _QUIET, *self._gpus}.intersection(subject) if mutant.shares else ()
         return {**less, **dict.fromkeys(shared, 1)}

@@ -187,7 +187,7 @@ def test_a_mutant_that_uses_less_memory_leaves_room_for_others(bench: Callable[.
     """Two small mutants run at once, although the profile fills the GPU."""
     whole = bench(honest)
     gpu = Gpu(0, "GPU-0", "NVIDIA Test", "9.0", 80 << 30, "NVML", False)
-    whole.engine._host = replace(whole.engine._host, gpus=(gpu,), cpu_count=8)
+    whole.engine._host = replace(whole.engine._host, gpus=(gpu,), cpu_count=8, disk_free_bytes=70 << 30)
     both = threading.Barrier(2)
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -197,7 +197,7 @@ def test_a_mutant_that_uses_less_memory_leaves_room_for_others(bench: Callable[.
 
     whole.executor.behave = behave
     (mutant,) = whole.contract.mutants
-    on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
+    on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60, "disk_gib": 60})
     mutants = tuple(replace(mutant, id=name, memory_gib=20) for name in ("one", "other"))
     small = replace(whole.contract, profiles={"reduced": on_gpu}, mutants=mutants)
     record = only(whole.run(small, profile="reduced", jobs=2))
