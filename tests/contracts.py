@@ -11,8 +11,6 @@ from typing import Any
 
 from harness.base.device import Device
 from harness.contract import Contract, parse
-from harness.contract.reasons import ReasonCode
-from harness.judging.judge import Judgment
 from harness.judging.observation import Observation, Residency
 
 __all__ = [
@@ -168,8 +166,3 @@ def write_contract(root: Path, content: dict[str, Any] | str, name: str = "") ->
     text = content if isinstance(content, str) else json.dumps(content, indent=2)
     stem = name or (IDENTIFIER if isinstance(content, str) else str(content.get("id", IDENTIFIER)))
     return put(root / "contracts" / "demo" / stem / "contract.json", text)
-
-
-def is_whole(judgment: Judgment) -> bool:
-    """Whether no clause exceeded the allowance."""
-    return all(clause.reason is None or clause.reason.code is not ReasonCode.TOO_COSTLY for clause in judgment.clauses)

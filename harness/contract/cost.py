@@ -26,7 +26,6 @@ from harness.contract.expression import Node, NodeKind, engine
 __all__ = [
     "ITEMS",
     "LIMIT",
-    "QUICK",
     "Allowance",
     "Shape",
     "checking",
@@ -39,8 +38,6 @@ __all__ = [
 
 LIMIT: Final = 100_000_000
 """Steps for judging all trials of one run of a claim, the mutants' included. At most about three seconds."""
-QUICK: Final = 1_000_000
-"""Steps for judging a trial during an interrupt: at most about a thirtieth of a second."""
 
 ITEMS: Final = 1_000
 _CHARACTERS = 200
@@ -170,13 +167,11 @@ class Allowance:
 
     __slots__ = ("left",)
 
-    def __init__(self, mutants: int = 0, quick: bool = False) -> None:
+    def __init__(self, mutants: int = 0) -> None:
         """Args:
         mutants: the number of mutants of the contract. All trials of a run share the limit.
-        quick: whether to limit the trial to QUICK.
         """
-        share = LIMIT // (1 + mutants)
-        self.left = min(share, QUICK) if quick else share
+        self.left = LIMIT // (1 + mutants)
 
     def pays(self, cost: int) -> bool:
         """Subtract a clause's cost if enough is left. Returns whether it was."""

@@ -132,9 +132,8 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
         measurements={name: value for name, value in observation.measurements.items() if name in names},
         unseen={name: why for name, why in observation.unseen.items() if name in names},
     )
-    # If a clause reads more than this code knows, the outcome changes; then everything is kept. Everything is also kept
-    # if a second judgment takes long, because sealing has no time limit.
-    return needed if fate_of(mutant, judge(contract, needed, quick=True)) == outcome else observation
+    # If a clause reads more than this code knows, the outcome changes; then everything is kept.
+    return needed if fate_of(mutant, judge(contract, needed)) == outcome else observation
 
 
 def _watched(result: TrialResult) -> dict[str, Any]:

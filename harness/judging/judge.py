@@ -60,16 +60,12 @@ class Judgment(JsonDataclass):
         return tuple(clause for clause in self.clauses if clause.outcome is outcome)
 
 
-def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
+def judge(contract: Contract, observation: Observation) -> Judgment:
     """Judge an observation by all clauses of its contract. Never raises for a well-typed `Observation`.
 
     Lists can grow until a trial ends. So measurements of a trial that was interrupted, slow or lost a message are
     provisional: a clause that they violate is NOT_MEASURED. A clause that exceeds the trial's remaining
-    allowance is NOT_MEASURED too; this depends on sizes, not on time. The allowance of a trial that
-    was interrupted or lost is small, so that its run ends soon.
-
-    Args:
-        quick: use a small allowance.
+    allowance is NOT_MEASURED too; this depends on sizes, not on time.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -85,7 +81,7 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
     if unjudged:
         clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
         rules = tuple(rule for rule in rules if rule.id not in unjudged)
-    allowance = Allowance(len(contract.mutants), quick or observation.ending.kind in _HURRIED)
+    allowance = Allowance(len(contract.mutants))
     judged = list(judge_schema(clauses, measurements, finite, allowance))
     scope = Scope(rules, measurements, observation.parameters, observation.device, finite, allowance)
     judged.extend(rule.judge(scope) for rule in rules)
@@ -192,9 +188,6 @@ _PROVISIONAL = {
     EndingKind.SLOW: str(EndingKind.SLOW),
 }
 """Endings after which measurements can be incomplete or from changed code, with the places of their reasons."""
-
-
-_HURRIED = frozenset({EndingKind.INTERRUPTED, EndingKind.LOST})
 
 
 def _excused(result: ClauseResult, reason: Reason | None) -> ClauseResult:

@@ -12,7 +12,7 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind
-from tests.contracts import contract_of, document, healthy, is_whole, observe
+from tests.contracts import contract_of, document, healthy, observe
 
 CONTRACT = contract_of(document())
 NAMES = {
@@ -37,7 +37,6 @@ PROVISIONAL = {
     EndingKind.SLOW: "slow",
 }
 """The endings after which measurements can be missing or of other code, with the place of the reason."""
-HURRIED = {EndingKind.INTERRUPTED, EndingKind.LOST}
 NOBODYS = {EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED}
 """The endings that say nothing about the code that ran."""
 SUBJECTS = {
@@ -65,14 +64,6 @@ def test_which_endings_make_measurements_provisional(kind: EndingKind) -> None:
         assert (lost.outcome, lost.reason) == (Outcome.NOT_MEASURED, reason)
     else:
         assert (lost.outcome, lost.reason) == (Outcome.FAIL, violated)
-
-
-@pytest.mark.parametrize("kind", list(EndingKind))
-def test_which_endings_leave_a_small_allowance(kind: EndingKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that must end soon judges only what the small allowance pays for; here it pays for nothing."""
-    monkeypatch.setattr("harness.contract.cost.QUICK", 0)
-    assert is_whole(judge(CONTRACT, observe(healthy(), ending=Ending(kind)))) is (kind not in HURRIED)
-    assert not is_whole(judge(CONTRACT, observe(healthy(), ending=Ending(kind)), quick=True))
 
 
 @pytest.mark.parametrize(("kind", "phase"), ENDINGS)

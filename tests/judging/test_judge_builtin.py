@@ -18,7 +18,7 @@ from harness.contract.model import CONTRADICTION, UNLIKE_FILES
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Residency
-from tests.contracts import contract_of, document, healthy, is_whole, observe
+from tests.contracts import contract_of, document, healthy, observe
 
 PASS, FAIL, NOT_MEASURED = Outcome.PASS, Outcome.FAIL, Outcome.NOT_MEASURED
 _RAN_ON = {"device": "cpu", "dtype": "bfloat16", "backend": "inductor", "steps": 3}
@@ -302,6 +302,11 @@ def test_what_a_profile_omits_is_listed_and_not_judged() -> None:
     assert set(judgment.unjudged) == {"largest.type", "ordered"}
     assert {clause.id for clause in judgment.clauses}.isdisjoint(judgment.unjudged)
     assert judgment.outcome is PASS
+
+
+def is_whole(judgment: Judgment) -> bool:
+    """Whether no clause exceeded the allowance."""
+    return all(clause.reason is None or clause.reason.code is not ReasonCode.TOO_COSTLY for clause in judgment.clauses)
 
 
 def test_trials_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
 
 
 def _judged(contract: Contract, case: Counterexample, observation: Observation) -> tuple[ClauseResult, ...]:
-    (completes,) = (clause for clause in judge(contract, observation, quick=True).clauses if clause.id == COMPLETES)
+    (completes,) = (clause for clause in judge(contract, observation).clauses if clause.id == COMPLETES)
     measured = _of_the_case(contract, case, observation.measurements)
     judgment = judge_case(contract, measured, observation.parameters, observation.device)
     if completes.outcome is Outcome.FAIL:
