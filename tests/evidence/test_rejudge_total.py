@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.device import Device
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Verdict
 from harness.contract.reasons import ReasonCode
 from harness.evidence.bundle import Bundle
 from harness.evidence.rejudge import rejudge
@@ -19,7 +19,7 @@ from harness.evidence.seal import ClaimResult
 from harness.evidence.verification import verify
 from harness.machine.limited_process import Limits
 from tests.contracts import document, healthy
-from tests.evidence.factory import MUTANTS, claim_result, contract_in, mutant_lines, sealer
+from tests.evidence.factory import MUTANTS, claim_result, contract_in, sealer
 from tests.strategies import json_values
 
 REQUIRES = {"device": "any", "compute_capability": "9.0", "memory_gib": 1}
@@ -75,15 +75,3 @@ def test_verify_accepts_what_was_sealed(tmp_path: Path, count: int, verdict: Ver
     assert verification.verdict is verdict
     slow = next(clause for clause in Bundle(bundle).record.clauses if clause.id == "slow")
     assert (slow.reason and slow.reason.code) == (ReasonCode.TOO_COSTLY if verdict is not Verdict.PASS else None)
-
-
-def test_what_takes_long_to_judge_again_is_sealed_whole(tmp_path: Path) -> None:
-    """Sealing cannot be ended, so it judges nothing costly. A killed mutant keeps all of its measurements."""
-    mutants = [{**mutant, "violates": ["nothing-lost", "slow"]} for mutant in MUTANTS[:1]]
-    contract = contract_in(tmp_path, rules=[*document()["rules"], SLOW], mutants=mutants)
-    values = [*(float(number) for number in range(500)), 0.5]
-    result = claim_result(tmp_path, contract=contract, mutants={"forgets-one": {"returned": 2, "values": values}})
-    bundle = sealer(tmp_path).seal(result)
-    assert [mutant.fate for mutant in Bundle(bundle).record.mutants] == [Fate.KILLED]
-    assert mutant_lines(bundle)["forgets-one"]["left_out"] == []
-    assert verify(bundle).findings == ()
