@@ -87,6 +87,7 @@ def problems(name: str, document: Any) -> list[Problem]:
 def _is_valid(name: str, document: Any) -> bool:
     """Whether a document is valid. This is a hundred times faster than explaining why it is not.
 
+    This validator finds all errors before it returns the first, and a document may have millions.
     This validator cannot represent some values, such as NaN or half a surrogate pair. Then the result is False, and the
     explaining validator decides.
     """
