@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import json
 import os
-import shutil
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.base import regular_file
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
-from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated
 from harness.report.escaping import printable
-from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
+from harness.report.terminal.printing import Table, tell, tell_all, tell_json, terminal_width
 from harness.tools.inspect.budget import Refused
 from harness.tools.inspect.text import KINDS, checkpoint_page, device_code_page
 
@@ -72,31 +70,21 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             raise click.ClickException(_folder(place))
     with contextlib.suppress(ImportError):
         import harness.tools.inspect.checkpoint  # noqa: F401  # here, so that its memory is not counted in the child
-    width = terminal_width()
-    columns = str(shutil.get_terminal_size().columns)  # the child has no terminal to ask
-    out, err = _Captured(sys.stdout), _Captured(sys.stderr)
-
-    def work() -> bytes:
-        os.environ["COLUMNS"] = columns
-        return _answered(lambda: _shown(file, against, fail_on, as_json, width), out, err)
-
-    (answer,) = isolated_all(
-        [work],
-        _limits([file, *([against] if against else [])]),
-        1,
-    )
-    if isinstance(answer, Stopped):
-        refused = Refused(f"reading it {answer}", None, file)
-        if as_json:
-            tell_json(_refusal(refused))
-        tell(f"harness: {refused}", err=True)
-        return ExitStatus.REFUSED
-    output, errors, status, problem = decoded(answer)
-    if problem:
-        raise click.ClickException(problem)
-    click.echo(output, nl=False)
-    click.echo(errors, nl=False, err=True)
-    return ExitStatus(status)
+    width = terminal_width()  # the child has no terminal to ask
+    try:
+        limits = _limits([file, *([against] if against else [])])
+        reply = decoded(isolated(lambda: json.dumps(_reply(file, against, fail_on, as_json, width)).encode(), limits))
+    except Stopped as error:
+        reply = _refusal(Refused(f"reading it {error}", None, file))
+    if "problem" in reply:
+        raise click.ClickException(reply["problem"])
+    if as_json:
+        tell_json(reply["document"])
+    else:
+        tell_all(Table(**block) if isinstance(block, dict) else block for block in reply.get("blocks", ()))
+    if "error" in reply:
+        tell(f"harness: {reply['error']}", err=True)
+    return ExitStatus(reply["status"])
 
 
 def _limits(files: Sequence[Path]) -> Limits:
@@ -110,55 +98,34 @@ def _limits(files: Sequence[Path]) -> Limits:
     return Limits(seconds, 10 * seconds, _MEMORY + size, _LONGEST_PAGE)
 
 
-class _Captured(io.StringIO):
-    """Text that is printed later, on the stream that this object replaces."""
+def _reply(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool, width: int | None) -> JsonObject:
+    """Return what to print of a file and the exit status, or the `problem` that keeps it from being read.
 
-    def __init__(self, stream: IO[str]) -> None:
-        super().__init__()
-        self._is_terminal = stream.isatty()
-
-    def isatty(self) -> bool:
-        return self._is_terminal
-
-
-def _answered(show: Callable[[], ExitStatus], out: _Captured, err: _Captured) -> bytes:
-    """Return what a function prints and its exit status, or the problem that the caller reports, as JSON."""
-    with contextlib.redirect_stdout(out) as output, contextlib.redirect_stderr(err) as errors:
-        status, problem = ExitStatus.REFUSED, ""
-        try:
-            status = show()
-        except click.ClickException as error:
-            problem = error.format_message()
-    return json.dumps([output.getvalue(), errors.getvalue(), int(status), problem]).encode("ascii")
-
-
-def _shown(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool, width: int | None) -> ExitStatus:
-    """Print the inspection of a file, or why it is refused."""
+    With `as_json` it has a `document`, else `blocks`; and an `error` if the file is refused.
+    """
     may_be_program = against is None and not fail_on
     try:
         from harness.tools.inspect.checkpoint import Packed, Unrecognized, compare, inspect
     except ImportError as error:  # device code can be shown without these packages
-        if may_be_program and (status := _print_device_code(file, as_json)) is not None:
-            return status
-        raise click.ClickException(str(error)) from error
+        return (may_be_program and _device_code(file, as_json)) or {"problem": str(error)}
     try:
         comparison = None if against is None else compare(file, against)
         inspection = inspect(file) if comparison is None else comparison.this
     except Refused as refused:
         unknown = isinstance(refused, Unrecognized) and not isinstance(refused, Packed)
-        if unknown and may_be_program and (status := _print_device_code(file, as_json)) is not None:
-            return status
-        if as_json:
-            tell_json(_refusal(refused))
-        more = "" if not unknown else _NO_PROGRAM if may_be_program else _ONLY_CHECKPOINTS
-        tell(f"harness: {refused}{more}", err=True)
-        return ExitStatus.REFUSED
+        if unknown and may_be_program and (reply := _device_code(file, as_json)) is not None:
+            return reply
+        return _refusal(refused, "" if not unknown else _NO_PROGRAM if may_be_program else _ONLY_CHECKPOINTS)
+    status = _status(inspection, comparison, fail_on)
     if as_json:
         compared = {"comparison": comparison.to_json()} if comparison else {}
-        tell_json({"version": 1, **inspection.to_json(), **compared})
-    else:
-        tell_all(checkpoint_page(inspection, comparison, width))
-    return _status(inspection, comparison, fail_on)
+        return {"document": {"version": 1, **inspection.to_json(), **compared}, "status": status}
+    return {"blocks": _plain(checkpoint_page(inspection, comparison, width)), "status": status}
+
+
+def _plain(page: Iterable[str | Table]) -> list[str | JsonObject]:
+    """Return the blocks of a page as JSON values."""
+    return [vars(block) if isinstance(block, Table) else block for block in page]
 
 
 def _folder(folder: Path) -> str:
@@ -171,8 +138,8 @@ def _folder(folder: Path) -> str:
     return f"{printable(str(folder))} is a folder; name one of its files{such_as}"
 
 
-def _print_device_code(file: Path, as_json: bool) -> ExitStatus | None:
-    """Print the device code of a file. None if it holds none and is not an executable or library either."""
+def _device_code(file: Path, as_json: bool) -> JsonObject | None:
+    """Return the reply about the device code of a file. None if it holds none and is no executable or library."""
     from harness.tools.inspect.device_code import inspect
 
     try:
@@ -184,20 +151,17 @@ def _print_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     except OSError:
         return None  # the refusal of the checkpoint's reader is clearer
     except Refused as refused:
-        if as_json:
-            tell_json(_refusal(refused))
-        tell(f"harness: {refused}", err=True)
-        return ExitStatus.REFUSED
+        return _refusal(refused)
     if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
         return None
+    reply: dict[str, Any] = {"status": ExitStatus.PASS}
     if as_json:
-        tell_json({"version": 1, **inspection.to_json()})
+        reply["document"] = {"version": 1, **inspection.to_json()}
     else:
-        tell_all(device_code_page(inspection))
-    if inspection.cut_short is None:
-        return ExitStatus.PASS
-    tell(f"harness: {file}: {inspection.cut_short}", err=True)
-    return ExitStatus.REFUSED
+        reply["blocks"] = _plain(device_code_page(inspection))
+    if inspection.cut_short is not None:
+        reply |= {"status": ExitStatus.REFUSED, "error": f"{file}: {inspection.cut_short}"}
+    return reply
 
 
 def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequence[str]) -> ExitStatus:
@@ -207,5 +171,6 @@ def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequ
     return ExitStatus.FAIL if kinds & set(fail_on) else ExitStatus.PASS
 
 
-def _refusal(refused: Refused) -> dict[str, Any]:
-    return {"version": 1, "path": str(refused.path), "refused": refused.reason, "offset": refused.offset}
+def _refusal(refused: Refused, more: str = "") -> JsonObject:
+    document = {"version": 1, "path": str(refused.path), "refused": refused.reason, "offset": refused.offset}
+    return {"document": document, "error": f"{refused}{more}", "status": ExitStatus.REFUSED}

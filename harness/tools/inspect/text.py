@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.base.shortening import first
 from harness.report.messages import number_text
-from harness.report.terminal.printing import Block, Table
+from harness.report.terminal.printing import Table
 
 if TYPE_CHECKING:
     from harness.tools.inspect import device_code
@@ -21,7 +21,7 @@ KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "
 _NAMES_SHOWN = 3
 
 
-def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[Block]:
+def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str | Table]:
     """Yield the counts, the findings, the metadata, a table of the tensors, and what the comparison found."""
     dtypes = Counter(tensor.dtype for tensor in inspection.tensors.values())
     yield f"{inspection.path}: {inspection.format}, {inspection.file_bytes:,} bytes"
@@ -130,7 +130,7 @@ def _differences(change: Change) -> Iterator[str]:
         yield f"{change.not_comparable:,} places not finite"
 
 
-def device_code_page(inspection: device_code.Inspection) -> Iterator[Block]:
+def device_code_page(inspection: device_code.Inspection) -> Iterator[str | Table]:
     """Yield the images, then every kernel with the targets that it runs on, as it is or once the driver compiled it."""
     images = Counter(code.form.value for code in inspection.codes)
     summary = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"

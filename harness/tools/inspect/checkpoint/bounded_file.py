@@ -76,12 +76,11 @@ class BoundedFile:
         """Return the fields of a `struct` format at `offset`."""
         return struct.unpack(form, self.read(offset, struct.calcsize(form), what))
 
-    def chunks(self, offset: int, count: int, what: str, multiple: int = 1) -> Iterator[bytes]:
-        """Yield a region in pieces of about `CHUNK` bytes. All but the last have a multiple of `multiple` bytes."""
+    def chunks(self, offset: int, count: int, what: str) -> Iterator[bytes]:
+        """Yield a region in pieces of `CHUNK` bytes; the last may have fewer."""
         self.bound(offset, count, what)
-        step = max(CHUNK // multiple, 1) * multiple
-        for start in range(offset, offset + count, step):
-            yield self.read(start, min(step, offset + count - start), what)
+        for start in range(offset, offset + count, CHUNK):
+            yield self.read(start, min(CHUNK, offset + count - start), what)
 
 
 class _Paid(io.FileIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; floats may be infinite."""
-        changed = [
-            asdict(change) | {"dtypes": list(change.dtypes), "shapes": [list(s) for s in change.shapes]}
-            for change in self.changed
-        ]
-        return {
-            "against": str(self.other.path),
-            "missing": list(self.missing),
-            "extra": list(self.extra),
-            "equal": list(self.equal),
-            "changed": changed,
-        }
+        names = {"missing": self.missing, "extra": self.extra, "equal": self.equal}
+        return {"against": str(self.other.path), **names, "changed": [asdict(change) for change in self.changed]}
 
 
 def compare(path: Path, against: Path) -> Comparison:
@@ -138,4 +129,4 @@ def _change(source: BoundedFile, entry: Entry, other_source: BoundedFile, other:
                 squared += float(np.square(difference).sum())
                 reference += float(np.square(right).sum())
     relative = math.sqrt(squared) / math.sqrt(reference) if 0.0 < reference < math.inf and squared < math.inf else None
-    return Change(entry.name, change.dtypes, change.shapes, largest, relative, not_comparable)
+    return replace(change, largest=largest, relative=relative, not_comparable=not_comparable)

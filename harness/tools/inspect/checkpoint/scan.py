@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from harness.tools.inspect.checkpoint.bounded_file import BoundedFile, Refused
 from harness.tools.inspect.checkpoint.entries import Entry
 
-__all__ = ["Scan", "Statistics", "numbers", "refuse_endless_views", "scan"]
+__all__ = ["Statistics", "numbers", "refuse_endless_views", "scan"]
 
 _ELEMENTS_AT_ONCE = 1 << 20
 """How many numbers are decoded together. Decoded numbers of a quantised dtype take many times the stored bytes."""
@@ -50,28 +50,19 @@ class Statistics:
     deviation: float | None = None
 
 
-@dataclass(frozen=True)
-class Scan:
-    """What one pass over a tensor finds.
+def scan(source: BoundedFile, entry: Entry) -> tuple[str, Statistics | None]:
+    """Read a tensor once, a few megabytes at a time.
 
-    Attributes:
-        digest: SHA-256 of the stored elements in row-major order.
-        statistics: None if the dtype cannot be decoded.
+    Returns:
+        The SHA-256 of the stored elements in row-major order, and the statistics; None if the dtype cannot be decoded.
     """
-
-    digest: str
-    statistics: Statistics | None
-
-
-def scan(source: BoundedFile, entry: Entry) -> Scan:
-    """Read a tensor once, a few megabytes at a time."""
     source.budget.work(_STEPS_OF_A_SCAN)
     digest, tally = hashlib.sha256(), _Tally()
     for blocks, decoded in _pieces(source, entry):
         digest.update(blocks)
         if decoded is not None:
             tally.add(decoded)
-    return Scan(digest.hexdigest(), None if entry.dtype.decode is None else tally.statistics())
+    return digest.hexdigest(), None if entry.dtype.decode is None else tally.statistics()
 
 
 def numbers(source: BoundedFile, entry: Entry) -> Iterator[NDArray[Any]]:

@@ -12,8 +12,8 @@ from typing import Any
 from harness.base.strictjson import JsonObject
 from harness.tools.inspect.checkpoint import formats
 from harness.tools.inspect.checkpoint.bounded_file import BoundedFile, Refused, opened
-from harness.tools.inspect.checkpoint.entries import Contents, Entry
-from harness.tools.inspect.checkpoint.scan import Scan, Statistics, refuse_endless_views, scan
+from harness.tools.inspect.checkpoint.entries import Contents
+from harness.tools.inspect.checkpoint.scan import Statistics, refuse_endless_views, scan
 
 __all__ = ["Finding", "Inspection", "Kind", "Tensor", "inspect", "inspect_contents"]
 
@@ -92,17 +92,10 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; floats may be infinite or NaN."""
-        tensors = [asdict(tensor) | {"shape": list(tensor.shape)} for tensor in self.tensors.values()]
-        findings = [asdict(finding) | {"tensors": list(finding.tensors)} for finding in self.findings]
-        return {
-            "path": str(self.path),
-            "format": self.format,
-            "file_bytes": self.file_bytes,
-            "elements": self.elements,
-            "tensors": tensors,
-            "metadata": dict(self.metadata),
-            "findings": findings,
-        }
+        tensors = [asdict(tensor) for tensor in self.tensors.values()]
+        findings = [asdict(finding) for finding in self.findings]
+        own = {"path": str(self.path), "elements": self.elements, "tensors": tensors, "findings": findings}
+        return {**vars(self), **own}
 
 
 def inspect(path: Path) -> Inspection:
@@ -122,19 +115,17 @@ def inspect_contents(source: BoundedFile, contents: Contents) -> Inspection:
     """Do the same as `inspect` for an open file whose format was read already."""
     entries = list(contents.entries)
     refuse_endless_views(source, entries)
-    scans: dict[tuple[Any, ...], Scan] = {}
+    scans: dict[tuple[Any, ...], tuple[str, Statistics | None]] = {}
     tensors = {}
     for entry in entries:
         region = (entry.offset, entry.size, entry.dtype.name, entry.shape, entry.strides)
         if region not in scans:
             scans[region] = scan(source, entry)
-        tensors[entry.name] = _tensor(entry, scans[region])
+        tensors[entry.name] = Tensor(
+            entry.name, entry.dtype.name, entry.shape, entry.elements, entry.size, *scans[region]
+        )
     findings = (*_findings(tensors.values()), *(Finding(Kind.LAYOUT, (), remark) for remark in contents.remarks))
     return Inspection(source.path, contents.format, source.size, tensors, contents.metadata, findings)
-
-
-def _tensor(entry: Entry, seen: Scan) -> Tensor:
-    return Tensor(entry.name, entry.dtype.name, entry.shape, entry.elements, entry.size, seen.digest, seen.statistics)
 
 
 def _findings(tensors: Iterable[Tensor]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -77,15 +77,9 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON values that `harness inspect --json` prints."""
-        codes = [asdict(code) | {"form": code.form.value, "kernels": list(code.kernels)} for code in self.codes]
-        return {
-            "path": str(self.path),
-            "file_bytes": self.file_bytes,
-            "device_code": codes,
-            "notes": list(self.notes),
-            "at_run_time": list(self.at_run_time),
-            "cut_short": self.cut_short,
-        }
+        document = {**vars(self), "path": str(self.path)}
+        del document["codes"]
+        return {**document, "device_code": [asdict(code) | {"form": code.form.value} for code in self.codes]}
 
 
 def inspect(path: Path) -> Inspection:
@@ -191,27 +185,19 @@ def _of_cubin(cubin: elf.Cubin, offset: int, **more: Any) -> DeviceCode:
 
 def _of_entry(entry: fatbin.Entry, start: int, budget: Budget) -> DeviceCode:
     offset = start + entry.offset
-    forms = {fatbin.Kind.PTX: Form.PTX, fatbin.Kind.ELF: Form.MACHINE_CODE}
-    unread = DeviceCode(
-        forms.get(fatbin.Kind(entry.kind), Form.UNKNOWN) if entry.kind in tuple(fatbin.Kind) else Form.UNKNOWN,
-        entry.sm,
-        None,
-        (),
-        offset,
-        entry.size,
-        "fatbin",
-        reason=entry.reason or f"an entry of kind {entry.kind}, which is not decoded",
-    )
+    forms: dict[int, Form] = {fatbin.Kind.PTX: Form.PTX, fatbin.Kind.ELF: Form.MACHINE_CODE}
+    form, reason = forms.get(entry.kind, Form.UNKNOWN), f"an entry of kind {entry.kind}, which is not decoded"
+    unread = DeviceCode(form, entry.sm, None, (), offset, entry.size, "fatbin", reason=entry.reason or reason)
     if entry.content is None or unread.form is Form.UNKNOWN:
         return unread
     if unread.form is Form.PTX:
         budget.make(4 * len(entry.content))  # for the patterns that are searched in it
         module = ptx.read_module(bytes(entry.content))
         if module is None:
-            return DeviceCode(**vars(unread) | {"reason": "an entry of PTX without version and target"})
+            return replace(unread, reason="an entry of PTX without version and target")
         return DeviceCode(Form.PTX, module.sm, module.target, module.kernels, offset, entry.size, "fatbin")
     try:
         cubin = elf.read_cubin(entry.content, budget)
     except Malformed as error:
-        return DeviceCode(**vars(unread) | {"reason": str(error)})
+        return replace(unread, reason=str(error))
     return _of_cubin(cubin, offset, size=entry.size, container="fatbin", listed_sm=entry.sm)
