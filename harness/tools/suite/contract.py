@@ -89,13 +89,13 @@ def contract_of(settings: SuiteSettings, planted: Mapping[str, str]) -> dict[str
 
 def choose_faults(tests: Sequence[str], root: Path) -> Mapping[str, str]:
     """Return a test for each kind of defect: of those in which it can be planted, one with the most assertions."""
-    expected = stated(tests, exactly=True)
-    ranked = sorted((-min(places for places, _ in test.cells.values()), name) for name, test in expected.items())
+    expected = stated(tests)
+    ranked = sorted((-min(places for places, _ in cells.values()), name) for name, cells in expected.items())
     asserting = [name for places, name in ranked if places]
     tests_by_kind = {
         kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.FAULTS
     }
-    tests_by_kind[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
+    tests_by_kind[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name]) > 1), None)
     return {kind: name for kind, name in tests_by_kind.items() if name is not None}
 
 

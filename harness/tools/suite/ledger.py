@@ -1,7 +1,7 @@
 """What a run of a suite executed, and what it lacks beside an earlier run or beside a contract.
 
     now = Ledger.read(lines)
-    print(now.against(stated(kept, exactly=False)).missing)
+    print(now.against(stated(kept)).missing)
 
 A *cell* is a test function with values of its parameters. What a run executed is kept as lines of text, such as
 `tests/test_smoke.py::test_forward: 3 assertions, 5 checks; head_dim in 32, 64, 128; contextuals in 0, 4`.
@@ -25,6 +25,8 @@ __all__ = ["DESELECTED", "NOT_RUN", "PASSED", "Cell", "Difference", "Expected", 
 PASSED: Final = "passed"
 NOT_RUN: Final = "not run"
 DESELECTED: Final = "deselected"
+Expected = Mapping[str, Mapping[str, tuple[int, int]]]
+"""What a suite has to execute: by function and cell, the least `places` and `held`."""
 LONGEST: Final = 200
 """Entries of a list of differences that are kept. One is enough to refute."""
 
@@ -47,17 +49,6 @@ class Cell:
     """The values of the test's parameters, by name."""
     forcible: tuple[str, ...] = ()
     """The places of `places`."""
-
-
-@final
-@dataclass(frozen=True)
-class Expected:
-    """What a test function has to execute."""
-
-    cells: Mapping[str, tuple[int, int]]
-    """By cell, the least `places` and `held`."""
-    exactly: bool = False
-    """Whether it may execute no other cells."""
 
 
 @final
@@ -143,11 +134,11 @@ class Ledger:
                 if outcome is None or cell.outcome == outcome:
                     yield name, text, cell
 
-    def no_more_than(self, expected: Mapping[str, Expected]) -> Ledger:
+    def no_more_than(self, expected: Expected) -> Ledger:
         """Return this ledger, with counts limited to the expected ones where as many places assert."""
         functions = {}
         for name, cells in self.functions.items():
-            wanted = expected[name].cells if name in expected else {}
+            wanted = expected.get(name, {})
             functions[name] = {
                 text: replace(cell, held=min(cell.held, wanted[text][1] or cell.held))
                 if text in wanted and wanted[text][0] == cell.places
@@ -156,19 +147,19 @@ class Ledger:
             }
         return replace(self, functions=functions)
 
-    def against(self, expected: Mapping[str, Expected]) -> Difference:
-        """Return what this run lacks of what is expected."""
+    def against(self, expected: Expected, *, exactly: bool = False) -> Difference:
+        """Return what this run lacks of what is expected.
+
+        Args:
+            exactly: whether the expected functions may execute no other cells.
+        """
         difference = Difference()
         for name, wanted in expected.items():
             cells = self.functions.get(name, {})
-            for text, (places, held) in wanted.cells.items():
+            for text, (places, held) in wanted.items():
                 self._compare(difference, f"{name} [{text}]" if text else name, cells.get(text), places, held, name)
-            if wanted.exactly:
-                difference.unexpected += [
-                    f"{name} [{text}]"
-                    for text, test in cells.items()
-                    if text not in wanted.cells and test.outcome == PASSED
-                ]
+            others = [text for text, cell in cells.items() if text not in wanted and cell.outcome == PASSED]
+            difference.unexpected += [f"{name} [{text}]" for text in others if exactly]
         return difference
 
     def _compare(self, difference: Difference, what: str, cell: Cell | None, places: int, held: int, name: str) -> None:
@@ -215,7 +206,7 @@ _AXIS = re.compile(r"(?P<name>[^ ]+) in (?P<values>.*)", re.DOTALL)
 _CELL = "; cell "
 
 
-def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
+def stated(lines: Iterable[str]) -> Expected:
     """Return what lines of text state; a function may have several lines.
 
         tests/test_attention.py::test_smoke: 4 assertions; head_dim in 32, 64, 128; contextuals in 0, 4
@@ -239,7 +230,7 @@ def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
         grid = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
         cells = [cell] if is_cell else [_cell_text(value) for value in grid]
         cells_by_function[function] |= dict.fromkeys(cells, (int(counts["places"]), int(counts["held"] or 0)))
-    return {name: Expected(cells, exactly) for name, cells in cells_by_function.items()}
+    return cells_by_function
 
 
 def lines_of(ledger: Ledger) -> Iterator[str]:

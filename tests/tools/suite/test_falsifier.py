@@ -81,7 +81,7 @@ def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:
         "executed_cells": 23, "assertions": 32, "checks": 34, "cells_without_assertion": 0, "skipped_cells": 0,
         "forced_failures": 23,
     }  # fmt: skip
-    ran = stated(file.read_text().splitlines(), exactly=True)
+    ran = stated(file.read_text().splitlines())
     cells = ran["tests/test_toy.py::test_collapsed"].cells
     assert sorted(cells) == sorted(f"contextuals={c}, head_dim={d}" for c in (0, 4) for d in (32, 64, 128))
     assert ran["tests/test_toy.py::test_returns_early"].cells == {"place=near": (3, 3), "place=far": (3, 3)}

@@ -45,8 +45,8 @@ def test_lines_state_what_ran() -> None:
         f"{REFUSAL}: 2 assertions, 3 checks; cell c=4, d=2",
         f"{SMOKE}: 2 assertions, 3 checks; d in 32, 64; c in 0, 4",
     ]
-    assert not any(ledger.against(stated(told, exactly=True)).measurements().values())
-    assert stated(["f: 0 assertions"], exactly=True)["f"].cells == {"": (0, 0)}
+    assert not any(ledger.against(stated(told), exactly=True).measurements().values())
+    assert stated(["f: 0 assertions"])["f"] == {"": (0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_lines_state_what_ran() -> None:
 def test_what_a_run_lacks(ended: dict[str, Any], measurement: str) -> None:
     """One cell that differs is listed."""
     before, now = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": ended}))
-    found = now.against(stated(lines_of(before), exactly=False)).measurements()
+    found = now.against(stated(lines_of(before))).measurements()
     assert {name: len(value) for name, value in found.items() if value} == {measurement: 1}
-    assert not any(before.against(stated(lines_of(now), exactly=False)).measurements().values())
+    assert not any(before.against(stated(lines_of(now))).measurements().values())
 
 
 def test_cells_that_a_contract_does_not_state() -> None:
     """A contract states all cells. An earlier run does not forbid new ones."""
-    found = Ledger.read(lines()).against(stated([f"{SMOKE}: 2 assertions; d in 32; c in 0, 4"], exactly=True))
+    found = Ledger.read(lines()).against(stated([f"{SMOKE}: 2 assertions; d in 32; c in 0, 4"]), exactly=True)
     assert found.unexpected == [f"{SMOKE} [c=0, d=64]", f"{SMOKE} [c=4, d=64]"]
 
 
@@ -88,7 +88,7 @@ def test_equal_values_under_several_ids() -> None:
 def test_the_lower_count_is_kept() -> None:
     """If assertions hold a varying number of times, a later run need not reach the higher count."""
     more, fewer = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": {"held": {"a": 1, "b": 1}}}))
-    kept = more.no_more_than(stated(lines_of(fewer), exactly=False))
+    kept = more.no_more_than(stated(lines_of(fewer)))
     assert [kept.functions[SMOKE][cell].held for cell in ("c=0, d=32", "c=4, d=32")] == [3, 2]
 
 
@@ -96,14 +96,14 @@ def test_the_lower_count_is_kept() -> None:
 def test_a_line_of_another_form(line: str) -> None:
     """A line of another form is refused."""
     with pytest.raises(ValueError, match="is not FUNCTION"):
-        stated([line], exactly=True)
+        stated([line])
 
 
 @pytest.mark.parametrize("value", ["x = 1\nassert x", "a\u2028b", "a\x0bb", ["plain"], "plain"])
 def test_a_parameter_stays_on_its_line(value: object) -> None:
     """Otherwise a suite would lack cells of the ledger that it wrote itself."""
     text = plugin._text(value, "id")
-    assert stated([f"f: 1 assertion, 1 check; cell x={text}"], exactly=True)["f"].cells == {f"x={text}": (1, 1)}
+    assert stated([f"f: 1 assertion, 1 check; cell x={text}"])["f"] == {f"x={text}": (1, 1)}
     assert text.splitlines() == [text]
 
 
