@@ -30,11 +30,12 @@ def kept(kind: str, *, again: bool = False, sizes: Sizes | None = None) -> Roofs
         except (OSError, strictjson.JsonError):
             document = None  # none yet
         if not problems("roofline", document):  # else another version wrote it
+            del document["step"]
             return Roofs.from_json(document)
     roofs = measured(kind, sizes)
     if file is not None:
         file.parent.mkdir(exist_ok=True)
-        strictjson.dump({"format": 1, **roofs.as_json(), "step": None}, file)
+        strictjson.dump({**roofs.to_json(), "step": None}, file)
     return roofs
 
 

@@ -32,7 +32,7 @@ def document(
     kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
     roofs = kept(kind, again=again)
     if build is None:
-        return {"format": 1, **roofs.as_json(), "step": None}
+        return {**roofs.to_json(), "step": None}
     seconds, kernels = profiled(build(), kind)
     rows, above = [], []
     for kernel in kernels:
@@ -43,7 +43,7 @@ def document(
             place = {"roof": None, "share": None, "unplaced": "above the measured peak"}
         rows.append({**_launch_record(kernel), **place})
     step = {"target": target, "seconds": seconds, "kernels": rows, "above_peak": above}
-    return {"format": 1, **roofs.as_json(), "step": step}
+    return {**roofs.to_json(), "step": step}
 
 
 def _launch_record(kernel: Kernel) -> dict[str, Any]:

@@ -15,14 +15,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from harness.authoring.timing import interleave
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.shortening import described
 from harness.tools.roofline.measured_device import clocks, identity
 
@@ -42,7 +43,7 @@ class PeakTooLowError(RooflineError):
 
 
 @dataclass(frozen=True)
-class Roof:
+class Roof(JsonDataclass):
     """What a device can reach.
 
     Attributes:
@@ -59,7 +60,7 @@ class Roof:
 
 
 @dataclass(frozen=True)
-class Roofs:
+class Roofs(JsonDataclass):
     """All roofs of a device.
 
     Attributes:
@@ -69,6 +70,8 @@ class Roofs:
         clocks: before and after, as far as they can be read.
         missing: why there is no roof, by name.
     """
+
+    FORMAT: ClassVar = 1
 
     device: Mapping[str, Any]
     roofs: Mapping[str, Roof]
@@ -94,17 +97,6 @@ class Roofs:
         if achieved > peak:
             raise PeakTooLowError(f"{achieved:.4g} a second were achieved, above the measured peak of {of}, {peak:.4g}")
         return achieved / peak
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the roofs as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Roofs:
-        """Return the roofs of a document that follows the schema "roofline"."""
-        roofs = {name: Roof(**roof) for name, roof in document["roofs"].items()}
-        others = {name: document[name] for name in ("device", "launch_seconds", "clocks", "missing")}
-        return cls(roofs=roofs, **others)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def keep(folder: Path, name: str, memory: float, product: float, age: float = 0.
     roofs = {arm: Roof(arm, rate, rate, "an arm") for arm, rate in rates.items()}
     told = replace(ROOFS, device={**ROOFS.device, "kind": kind, "name": name}, roofs=roofs)
     file = folder / f"{kind}-{len(list(folder.iterdir())):016x}.json"
-    strictjson.dump({"format": 1, **told.as_json(), "step": None}, file)
+    strictjson.dump({**told.to_json(), "step": None}, file)
     os.utime(file, (1e9 - age, 1e9 - age))
     return file
 
