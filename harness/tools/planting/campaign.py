@@ -106,52 +106,50 @@ def plant(
         )
 
 
+@dataclass
 class _Campaign:
     """The trials of one campaign."""
 
-    def __init__(
-        self,
-        project: Project,
-        subjects: Subjects,
-        host: Host,
-        cache: Path,
-        request: RunRequest,
-        until: float,
-        crowded: bool,
-        interruption: Interruption,
-        resources: ExitStack,
-    ) -> None:
-        self._project, self._host, self._cache, self._request = project, host, cache, request
-        self._began, self._until, self._crowded = time.monotonic(), until, crowded
-        self._interruption, self._resources = interruption, resources
-        self._marked = {contract.id: equivalents(contract.path) for contract in request.contracts}
+    project: Project
+    subjects: Subjects
+    host: Host
+    cache: Path
+    request: RunRequest
+    until: float
+    crowded: bool
+    interruption: Interruption
+    resources: ExitStack
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._marked = {contract.id: equivalents(contract.path) for contract in self.request.contracts}
         """What the authors say of defects, by claim."""
-        self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
-        self._subjects = subjects
+        self._folder = Path(self.resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
         self._trials: dict[str, ClaimTrials] = {}
-        self._parallel = max(1, min(MOST_PARALLEL, host.cpu_count) if request.jobs is None else request.jobs)
-        self._threads = max(1, host.cpu_count // self._parallel)
+        jobs, processors = self.request.jobs, self.host.cpu_count
+        self._parallel = max(1, min(MOST_PARALLEL, processors) if jobs is None else jobs)
+        self._threads = max(1, processors // self._parallel)
         for name in _THREADS:  # for libraries that read them when the fork servers load them
             os.environ.setdefault(name, str(self._threads))
 
     def scout(self) -> tuple[Reach, ...]:
         """Run every subject without a defect. Returns the reach of each claim."""
         hindered: dict[str, Reach] = {}
-        for contract in self._request.contracts:
+        for contract in self.request.contracts:
             plan = self._plan(contract)
             if plan.obstacle:
                 hindered[contract.id] = Reach(contract.id, plan.profile.name, obstacle=plan.obstacle)
                 continue
-            executor = LocalExecutor(self._project, contract, self._cache)
-            self._resources.enter_context(executor)
-            folders = self._cache / "planting", self._folder / contract.id
+            executor = LocalExecutor(self.project, contract, self.cache)
+            self.resources.enter_context(executor)
+            folders = self.cache / "planting", self._folder / contract.id
             self._trials[contract.id] = ClaimTrials(
-                self._project, plan, self._threads, self._marked[contract.id], executor, *folders
+                self.project, plan, self._threads, self._marked[contract.id], executor, *folders
             )
         for group in self._groups():
             try:
                 with self._leased(group):
-                    self._together([lambda trial=trial: trial.scout(self._subjects) for trial in group])  # type: ignore[misc]
+                    self._together([lambda trial=trial: trial.scout(self.subjects) for trial in group])  # type: ignore[misc]
             except LeaseUnavailable as error:
                 for trial in group:
                     hindered[trial.claim] = Reach(trial.claim, trial.plan.profile.name, obstacle=str(error))
@@ -159,21 +157,21 @@ class _Campaign:
             except WaitInterrupted:
                 break
         return tuple(
-            hindered.get(contract.id) or self._trials[contract.id].reach for contract in self._request.contracts
+            hindered.get(contract.id) or self._trials[contract.id].reach for contract in self.request.contracts
         )
 
     def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
         """Try the sample until the time is over. Returns the results, and the number of all defects."""
         found = {defect.id: defect for trials in self._trials.values() for defect in trials.reach.defects}
         # Equivalent defects count only if a claim kills them, so they come last.
-        drawn = map(self._with_claims, sample.of(found.values(), self._request.seed))
+        drawn = map(self._with_claims, sample.of(found.values(), self.request.seed))
         chosen = sorted(drawn, key=lambda planted: bool(planted.equivalent))
         schedule = Schedule(chosen, {claim: trials.reach.seconds for claim, trials in self._trials.items()})
         for planted in chosen:
             for claim in planted.claims:
                 if (attempt := self._trials[claim].remembered(planted.defect)) is not None:
                     schedule.remember(planted.defect, attempt)
-        no_more = self._began + _BEGINNING * (self._until - self._began)
+        no_more = self._began + _BEGINNING * (self.until - self._began)
 
         def work(claims: Collection[str]) -> None:
             while not self._is_over():
@@ -181,7 +179,7 @@ class _Campaign:
                 if task is None:
                     return
                 planted, claim = task
-                attempt = self._trials[claim].attempt(planted.defect, self._subjects.read(planted.defect.file))
+                attempt = self._trials[claim].attempt(planted.defect, self.subjects.read(planted.defect.file))
                 if schedule.add(planted.defect, attempt, claim):
                     tell(replace(planted, attempts=schedule.attempts(planted.defect)), schedule.left)
 
@@ -209,19 +207,19 @@ class _Campaign:
         entries = [entry for marked in marks.values() for entry in marked]
         return Planted(
             defect,
-            defect.patch(self._subjects.read(defect.file)),
+            defect.patch(self.subjects.read(defect.file)),
             tuple(claims),
             equivalent=next((entry.reason for entry in entries if entry.is_equivalent), ""),
             missed=next((entry.reason for entry in entries if not entry.is_equivalent), ""),
         )
 
     def _plan(self, contract: Contract) -> Plan:
-        profile = self._request.profile if self._request.profile in contract.profiles else "auto"
-        return make_plan(contract, self._host, replace(self._request, profile=profile))
+        profile = self.request.profile if self.request.profile in contract.profiles else "auto"
+        return make_plan(contract, self.host, replace(self.request, profile=profile))
 
     def _is_alone(self, plan: Plan) -> bool:
         """Whether the trials of a claim have exclusive use of the device."""
-        return plan.profile.exclusive and not self._crowded
+        return plan.profile.exclusive and not self.crowded
 
     def _groups(self) -> list[list[ClaimTrials]]:
         """Groups of claims that run concurrently: first all that share the device, then each of the others alone."""
@@ -240,8 +238,8 @@ class _Campaign:
                         device,
                         mode="exclusive" if self._is_alone(group[0].plan) else "shared",
                         holder=", ".join(claim_trials.claim for claim_trials in group)[:200],
-                        wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self._until - time.monotonic())),
-                        interrupted=lambda: self._interruption.requested,
+                        wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self.until - time.monotonic())),
+                        interrupted=lambda: self.interruption.requested,
                     )
                 )
             yield
@@ -252,7 +250,7 @@ class _Campaign:
             futures = [pool.submit(work) for work in works]
             while wait(futures, timeout=_LOOK_SECONDS).not_done:
                 if any(future.done() and not future.cancelled() and future.exception() for future in futures):
-                    self._until = 0.0
+                    self.until = 0.0
                 if self._is_over():
                     for future in futures:
                         future.cancel()
@@ -263,4 +261,4 @@ class _Campaign:
                 future.result()
 
     def _is_over(self) -> bool:
-        return self._interruption.requested or time.monotonic() >= self._until
+        return self.interruption.requested or time.monotonic() >= self.until

@@ -22,16 +22,11 @@ from harness.tools.planting import deep_learning, general, kernels, state
 from harness.tools.planting.equivalent import Equivalent
 from harness.tools.planting.syntax import Edit, Site, Source
 
-__all__ = ["FAMILIES", "Defect", "Subjects", "defects", "given"]
+__all__ = ["OPERATORS", "Defect", "Subjects", "defects", "given"]
 
-FAMILIES = {
-    "general": tuple(general.OPERATORS),
-    "state and sizes": tuple(state.OPERATORS),
-    "deep learning": tuple(deep_learning.OPERATORS),
-    "kernel": kernels.OPERATORS,
-}
-"""The names of the operators."""
 _OPERATORS = {**general.OPERATORS, **state.OPERATORS, **deep_learning.OPERATORS}
+OPERATORS = (*_OPERATORS, *kernels.OPERATORS)
+"""The names of the operators."""
 
 
 @dataclass(frozen=True)

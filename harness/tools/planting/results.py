@@ -13,7 +13,7 @@ from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.contract.model import COMPLETES
-from harness.tools.planting.defects import FAMILIES, Defect
+from harness.tools.planting.defects import OPERATORS, Defect
 from harness.tools.planting.equivalent import Equivalent
 
 __all__ = ["Attempt", "DefectFate", "Planted", "Planting", "Reach", "Row", "as_json", "survivors", "written"]
@@ -156,9 +156,8 @@ class Planting:
 
     def operators(self) -> Iterator[Row]:
         """A row for every operator that has a defect, and for every kind of a user's patches."""
-        known = [name for family in FAMILIES.values() for name in family]
-        others = {planted.defect.operator for planted in self.planted}.difference(known)
-        for operator in (*known, *sorted(others)):
+        others = {planted.defect.operator for planted in self.planted}.difference(OPERATORS)
+        for operator in (*OPERATORS, *sorted(others)):
             if ones := [planted for planted in self.planted if planted.defect.operator == operator]:
                 yield _row(operator, ones)
 
