@@ -90,6 +90,11 @@ class LineRule:
     """A compiled RE2 expression."""
     keys: Mapping[str, str] | None = None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the values."""
+        return frozenset(self.keys if self.keys is not None else self.pattern.groupindex)
+
     def read(self, line: str, document: Any) -> Event | None:
         """The event of a line by this rule, or None. `document` is the line as JSON, if it is JSON."""
         if self.keys is not None:

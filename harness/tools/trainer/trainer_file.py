@@ -33,19 +33,16 @@ _TAKEN = frozenset({*GIVEN, "trainer", "dir", "steps", "dtype", "backend"})
 _LARGEST = 1 << 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _DEEPEST = 4
-_VALUES: Mapping[EventKind, tuple[frozenset[str], frozenset[str]]] = {
-    EventKind.STEP: (frozenset(), frozenset({"step"})),
-    EventKind.SUMMARY: (frozenset(), frozenset({"steps", "initial_loss", "final_loss", "seconds"})),
-    EventKind.CHECKPOINT: (frozenset(), frozenset({"step", "path"})),
-    EventKind.FAILED_SAVE: (frozenset(), frozenset({"step", "path"})),
-    EventKind.RAN: (frozenset(), frozenset({"device", "dtype", "backend", "target"})),
-    EventKind.OUT_OF_MEMORY: (frozenset(), frozenset()),
-    EventKind.FAILED_UPLOAD: (frozenset(), frozenset({"block"})),
-    EventKind.COMPILED: (frozenset(), frozenset({"kernel", "count"})),
-    EventKind.WARMED: (frozenset(), frozenset({"kernels"})),
-    EventKind.REFUSED_LOAD: (frozenset(), frozenset()),
+_VALUES: Mapping[EventKind, frozenset[str]] = {
+    EventKind.SUMMARY: frozenset({"steps", "initial_loss", "final_loss", "seconds"}),
+    EventKind.CHECKPOINT: frozenset({"step", "path"}),
+    EventKind.FAILED_SAVE: frozenset({"step", "path"}),
+    EventKind.RAN: frozenset({"device", "dtype", "backend", "target"}),
+    EventKind.FAILED_UPLOAD: frozenset({"block"}),
+    EventKind.COMPILED: frozenset({"kernel", "count"}),
+    EventKind.WARMED: frozenset({"kernels"}),
 }
-"""By event, its required and its optional values. A step can have further values, which are numbers."""
+"""By event, the values that it can have; none for the others. A step can have any values, which are numbers."""
 
 
 class TrainerError(NotMeasured):
@@ -206,22 +203,15 @@ def load(path: Path) -> Trainer:
     if problems:
         raise TrainerError(f"{path}: {problems[0]}")
     trainer = _trainer(path, document)
-    if "every" not in document["log"] and (position := _unnumbered(trainer.lines)) is not None:
+    steps = [place for place, rule in enumerate(trainer.lines) if rule.kind is EventKind.STEP]
+    unnumbered = [place for place in steps if "step" not in trainer.lines[place].names]
+    if unnumbered and "every" not in document["log"]:
         raise TrainerError(
-            f"{path}: /log/line/{position}: a step needs 'step'; name a group (?P<step>…) or a key so, or, if the line "
-            "has no number, say with /log/every how many steps it stands for"
+            f"{path}: /log/line/{unnumbered[0]}: a step needs 'step'; name a group (?P<step>…) or a key so, or, if the "
+            "line has no number, say with /log/every how many steps it stands for"
         )
     _check(trainer)
     return trainer
-
-
-def _unnumbered(lines: tuple[LineRule, ...]) -> int | None:
-    """The position of a rule for steps that has no number of the step; None if there is none."""
-    for position, rule in enumerate(lines):
-        names = rule.keys if rule.keys is not None else rule.pattern.groupindex
-        if rule.kind is EventKind.STEP and "step" not in names:
-            return position
-    return None
 
 
 def _trainer(path: Path, document: JsonObject) -> Trainer:
@@ -289,17 +279,13 @@ def _dumps(path: Path, table: JsonObject) -> Dumps:
 def _rule(path: Path, position: int, line: JsonObject) -> LineRule:
     kind = EventKind(line["event"])
     if "json" in line:
-        rule, names = LineRule(kind, keys=line["json"]), set(line["json"])
+        rule = LineRule(kind, keys=line["json"])
     else:
         rule = LineRule(kind, pattern=_expression(path, f"/log/line/{position}/pattern", line["pattern"]))
-        names = set(rule.pattern.groupindex)
-    must, may = _VALUES[kind]
-    where = f"{path}: /log/line/{position}"
-    if lacks := must - names:
-        raise TrainerError(f"{where}: a {kind} needs {min(lacks)!r}; name a group (?P<{min(lacks)}>…) or a key so")
-    if kind is not EventKind.STEP and (strange := names - must - may):
-        known = ", ".join(sorted(must | may)) or "no values"
-        raise TrainerError(f"{where}: a {kind} has no {min(strange)!r}; it has {known}")
+    values = _VALUES.get(kind, frozenset())
+    if kind is not EventKind.STEP and (strange := rule.names - values):
+        known = ", ".join(sorted(values)) or "no values"
+        raise TrainerError(f"{path}: /log/line/{position}: a {kind} has no {min(strange)!r}; it has {known}")
     return rule
 
 

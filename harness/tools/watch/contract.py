@@ -121,8 +121,7 @@ def _not_shown(job: Fact, given: Given, trainer: Trainer | None) -> set[str]:
     absent = {name for name, one in lacks.items() if one} | {*job["orders"]["without"]}
     if trainer is None:
         return absent
-    reported = {name for rule in trainer.lines if rule.kind is EventKind.STEP
-            for name in (rule.keys if rule.keys is not None else rule.pattern.groupindex)}  # fmt: skip
+    reported = {name for rule in trainer.lines if rule.kind is EventKind.STEP for name in rule.names}
     return (
         absent
         | {name for name, value in _BY_VALUE.items() if value not in reported}
