@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import cache
 from importlib.machinery import PathFinder
 from threading import Lock
 from typing import Any, NamedTuple, final
@@ -275,24 +276,19 @@ _EXTENSION = "cel.cel"
 _loading = Lock()
 
 
+@cache
 def engine() -> Any:
     """Return the extension module of the package `cel`, with `compile` and `Context`.
 
     `import cel` would also import the package's command line, which takes a tenth of a second.
     """
-    module = sys.modules.get(_EXTENSION)
-    return module if module is not None else _load()
-
-
-def _load() -> Any:
     with _loading:  # the extension cannot be initialised twice in a process
-        if _EXTENSION in sys.modules:
-            return sys.modules[_EXTENSION]
-        package = importlib.util.find_spec("cel")
-        spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package else None
-        if spec is None or spec.loader is None:
-            return importlib.import_module("cel")  # another layout: import the whole package
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[_EXTENSION] = module
-        return module
+        if _EXTENSION not in sys.modules:
+            package = importlib.util.find_spec("cel")
+            spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package else None
+            if spec is None or spec.loader is None:
+                return importlib.import_module("cel")  # another layout: import the whole package
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[_EXTENSION] = module
+        return sys.modules[_EXTENSION]

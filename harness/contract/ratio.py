@@ -14,12 +14,12 @@ from typing import Any
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
-from harness.contract.expression import Node, comparisons, engine
+from harness.contract.expression import comparisons, engine
 from harness.contract.keywords import is_number
 from harness.contract.model import Contract
 from harness.contract.rules import Rule, Scope
 
-__all__ = ["evaluated", "has_ratio", "ratio", "ratios"]
+__all__ = ["has_ratio", "ratio", "ratios"]
 
 _UPPER = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum"})
@@ -70,13 +70,18 @@ def _over(small: Any, large: Any) -> float:
     return max(0.0, float(small / large))
 
 
-def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
-    """Return the comparisons of a rule that is a conjunction of them, each with the values of its sides.
+def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device) -> list[tuple[float, float]]:
+    """Return both sides of each comparison, the one that must be smaller first.
 
-    Empty for other rules, and if a side cannot be evaluated or is not a number.
+    Empty if a value is missing, or a side cannot be evaluated or is not a number.
     """
-    values = []
-    for node in comparisons(rule.tree):
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    scope = Scope([rule], measurements, parameters, device, finite)
+    if scope.wrong:
+        missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
+        return [] if missing else [(math.inf, 1.0)]
+    pairs = []
+    for node in () if scope.costly else comparisons(rule.tree):
         sides = (rule.text[side.start : side.end] for side in node.children)
         try:
             left, right = (engine().compile(side).execute(scope.context) for side in sides)
@@ -84,16 +89,5 @@ def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
             return []
         if not (is_number(left) and is_number(right)):
             return []
-        values.append((node, float(left), float(right)))
-    return values
-
-
-def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device) -> list[tuple[float, float]]:
-    """Return the smaller and the larger side of every comparison; empty if a value is missing or not a number."""
-    finite = {name: is_finite(value) for name, value in measurements.items()}
-    scope = Scope([rule], measurements, parameters, device, finite)
-    if scope.wrong:
-        missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
-        return [] if missing else [(math.inf, 1.0)]
-    values = [] if scope.costly else evaluated(rule, scope)
-    return [(right, left) if node.text.startswith(">") else (left, right) for node, left, right in values]
+        pairs.append((float(right), float(left)) if node.text.startswith(">") else (float(left), float(right)))
+    return pairs

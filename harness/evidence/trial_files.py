@@ -125,7 +125,7 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
     if outcome.fate is not Fate.KILLED:
         return observation
     reads = {clause.id: {clause.path[0]} for clause in contract.clauses if clause.path}
-    reads |= {rule.id: {path[0] for path in rule.names["self"]} for rule in contract.rules}
+    reads |= {rule.id: set(rule.measurements) for rule in contract.rules}
     names = set[str]().union(*(reads.get(clause, ()) for clause in outcome.failed))
     needed = replace(
         observation,

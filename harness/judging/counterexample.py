@@ -14,10 +14,10 @@ from harness.base.device import Device
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
-from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
+from harness.contract.clauses import ITEM, Clause, ClauseResult, SchemaClause, is_finite, judge_schema
 from harness.contract.cost import Allowance
 from harness.contract.ratio import ratio
-from harness.contract.rules import Scope
+from harness.contract.rules import Rule, Scope
 
 __all__ = [
     "COUNTEREXAMPLE",
@@ -58,7 +58,7 @@ class Counterexample(JsonDataclass):
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:
     """Return the clauses that one case can violate: on the items of these lists, and rules that read only them."""
     on_items = [clause for clause in contract.clauses if clause.path[0] in names and clause.path[1:2] == (ITEM,)]
-    rules = [rule for rule in contract.rules if {path[0] for path in rule.names["self"]} <= names]
+    rules = [rule for rule in contract.rules if rule.measurements <= names]
     return (*on_items, *rules)
 
 
@@ -68,9 +68,9 @@ def judge_case(
     """Judge the measurements of one case by `clauses_on_cases`. A pure function."""
     lists = {name: [value] for name, value in measured.items()}
     finite = {name: is_finite(value) for name, value in lists.items()}
-    judged = {clause.id for clause in clauses_on_cases(contract, frozenset(measured))}
-    rules = [rule for rule in contract.rules if rule.id in judged]
-    clauses = [clause for clause in contract.clauses if clause.id in judged]
+    judged = clauses_on_cases(contract, frozenset(measured))
+    rules = [clause for clause in judged if isinstance(clause, Rule)]
+    clauses = [clause for clause in judged if isinstance(clause, SchemaClause)]
     allowance = Allowance(len(contract.mutants))
     results = tuple(judge_schema(clauses, lists, finite, allowance))
     scope = Scope(rules, lists, parameters, device, finite, allowance)
