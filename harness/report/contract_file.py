@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, final
 
-from harness.base import regular_file, strictjson
+from harness.base import strictjson
 from harness.contract import Contract
 from harness.judging.record import Record
 from harness.report.escaping import printable
@@ -113,16 +112,8 @@ class ContractFile:
     @classmethod
     def of(cls, contract: Contract) -> ContractFile:
         """Return the file of a loaded contract."""
-        return cls(_relative(contract.path), Lines(contract.content.decode("utf-8", "replace")))
-
-    @classmethod
-    def at(cls, path: Path) -> ContractFile:
-        """Return the file at a path. A file that cannot be read has no lines."""
-        try:
-            text = regular_file.read(path).decode("utf-8", "replace")
-        except OSError:
-            text = ""
-        return cls(_relative(path), Lines(text))
+        name = printable(os.path.relpath(contract.path).replace(os.sep, "/"))
+        return cls(name, Lines(contract.content.decode("utf-8", "replace")))
 
     def line_of(self, record: Record) -> int:
         """Return the line of the clause that decided a verdict; of the claim if none did."""
@@ -131,7 +122,3 @@ class ContractFile:
 
 
 UNKNOWN = ContractFile("", Lines(""))
-
-
-def _relative(path: Path) -> str:
-    return printable(os.path.relpath(path).replace(os.sep, "/"))

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import Verdict
-from harness.contract import Contract, ContractError
+from harness.contract import Contract
 from harness.contract.claim_folder import claim_of
 from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
-from harness.evidence.bundle_layout import CONTRACT
 from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report.contract_file import UNKNOWN, ContractFile
@@ -31,7 +30,7 @@ from harness.tools.atomic_file import write_file
 if TYPE_CHECKING:
     from harness.running.events import Handler
 
-__all__ = ["BundleResult", "TextReport", "bundle_results"]
+__all__ = ["BundleResult", "TextReport", "bundle_results", "contracts_of"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class BundleResult:
     refutation: Refutation | None = None
     """The refutation of the project's contract that speaks of this run."""
     sealed: Contract | None = None
-    """The bundle's own contract; None for a PASS, whose clauses need no words, and without a record."""
+    """The bundle's own contract; None without a record, and for a PASS of the project, whose clauses need no words."""
 
     @property
     def is_known(self) -> bool:
@@ -79,32 +78,28 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
         project: its contract files are named. Without it, and for claims of other projects, the bundle's copy is named.
     """
     verifications = list(verifications)
-    named = {verification.id for verification in verifications}
-    files = {claim_of(path): path for path in project.files() if claim_of(path) in named} if project is not None else {}
-    contracts: dict[Path, ContractFile] = {}
-    stated = {} if project is None else {name: _stated(project, path) for name, path in files.items()}
+    contracts = contracts_of(verifications, project)
+    files = {name: ContractFile.of(contract) for name, contract in contracts.items()}
     results = []
     for verification in verifications:
-        bundle = Bundle(verification.path)
+        bundle, contract = Bundle(verification.path), contracts.get(verification.id or "")
         record = bundle.record if verification.accepted else None
-        sealed = None if record is None or record.verdict is Verdict.PASS else bundle.contract
-        own = files.get(verification.id or "") or (verification.path / CONTRACT if record is not None else None)
-        if own is not None and own not in contracts:
-            contracts[own] = ContractFile.at(own)
-        contract = stated.get(verification.id or "")
+        sealed = None if record is None or (contract and record.verdict is Verdict.PASS) else bundle.contract
         refutation = None if contract is None or record is None else record.refutation(contract)
         stands_in_for = "" if contract is None else contract.stands_in_for
-        file = UNKNOWN if own is None else contracts[own]
+        file = files[contract.id] if contract else ContractFile.of(sealed) if sealed else UNKNOWN
         results.append(BundleResult(verification, record, file, stands_in_for, refutation, sealed))
     results.sort(key=lambda result: result.record.started if result.record else "", reverse=True)
     return sorted(results, key=lambda result: result.name)
 
 
-def _stated(project: Project, path: Path) -> Contract | None:
-    try:
-        return project.load(path)
-    except ContractError:
-        return None
+def contracts_of(verifications: Iterable[Verification], project: Project | None) -> dict[str, Contract]:
+    """Return the project's valid contracts of the claims that these bundles name, by id."""
+    if project is None:
+        return {}
+    named = {verification.id for verification in verifications}
+    contracts, _ = project.load_all(path for path in project.files() if claim_of(path) in named)
+    return {contract.id: contract for contract in contracts}
 
 
 @lru_cache(1)

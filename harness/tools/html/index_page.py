@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,7 +112,7 @@ class Row:
     subject: str = ""
     """The subject whose row it is; empty for the claim's own."""
     page: str = ""
-    """The page of the claim, relative to the index; empty if no bundle is listed, or its id is no name for a folder."""
+    """The page of the claim, relative to the index; empty if its id is no name for a folder."""
 
 
 @dataclass(frozen=True)
@@ -178,16 +178,14 @@ def matrix(
     contracts: Sequence[Contract],
     evidence: Sequence[index.Entry],
     pages: Mapping[Path, ListedBundle],
-    listed: Container[str] = (),
 ) -> Matrix:
     """Return the status of every claim, by accepted bundles, as `harness status` computes it.
 
     A claim that the project lacks is held against the contract in its newest bundle.
 
     Args:
-        contracts: the project's contracts.
+        contracts: those of the project for the claims of all bundles in the list.
         pages: the accepted bundles in the list, by their folders.
-        listed: the claims of all bundles in the list.
     """
     now, own = datetime.now(UTC), {contract.id for contract in contracts}
     claims: list[ClaimStatus] = []
@@ -203,9 +201,6 @@ def matrix(
     texts = {contract.id: contract.claim for contract in contracts}
     rows = [
         _row(status, texts.get(status.id, ""), evidence, pages) for claim in claims for status in (claim, *claim.others)
-    ]
-    rows = [
-        replace(row, page=f"{row.id}/index.html" if row.id in listed and is_folder_name(row.id) else "") for row in rows
     ]
     words = {field.word for row in rows for field in (row, *row.fields) if field}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
@@ -235,7 +230,8 @@ def _row(claim: ClaimStatus, text: str, evidence: Sequence[index.Entry], pages: 
     words = [field.word for field in fields if field]
     word = str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_ORDER.index)
     news = "" if claim.subject else NEW if claim.is_news else KNOWN if claim.is_known else ""
-    return Row(claim.id, claim.title, claim.issue, claim.target, word, fields, text, news, claim.subject)
+    page = f"{claim.id}/index.html" if is_folder_name(claim.id) else ""
+    return Row(claim.id, claim.title, claim.issue, claim.target, word, fields, text, news, claim.subject, page)
 
 
 def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
@@ -244,7 +240,7 @@ def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the gravest claims first, of refutations the new ones, and claims without a bundle last.
+    """Return the gravest claims first, of refutations the new ones, and claims whose bundles do not count last.
 
     The other subjects of a claim are below it.
     """

@@ -39,6 +39,7 @@ from harness.tools.html.contents import Contents, ContentsError
 from harness.tools.html.index_page import ListedBundle
 from harness.tools.html.templating import GENERATOR, compiled
 from harness.tools.report_text import asked, why
+from harness.tools.text_report import contracts_of
 
 __all__ = ["INDEX", "SiteError", "about", "check", "pages", "write"]
 
@@ -98,8 +99,8 @@ def pages(
         folder: made where it does not exist. Pages of an earlier report in it are replaced, or removed where this one
             has no such bundle; nothing else in it is touched.
         against: what the bundles were held against when they were verified.
-        project: whose contracts say what the evidence comes to; without one, the index shows verdicts. The notes next
-            to its contracts stand on the pages too.
+        project: whose contracts of the bundles' claims say what the evidence comes to; without one, the index shows
+            verdicts. The notes next to its contracts stand on the pages too.
         limits: what showing one bundle may use.
         watch: called with the number of written pages and of all pages.
 
@@ -109,12 +110,12 @@ def pages(
     check(folder)
     try:
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
-        contracts = project.load_all()[0] if project else []
+        stated = contracts_of(verifications, project)
         entries: list[ListedBundle] = []
         shown_at: dict[Path, ListedBundle] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        name, stated = _name(project) if project else "", {contract.id: contract for contract in contracts}
+        name = _name(project) if project else ""
         for done, (page, shown) in enumerate(_shown(verifications, name, held, stated, limits or Limits()), 1):
             entry = replace(shown, page=_free(shown.page, taken))
             write_file(folder / entry.page, page)
@@ -125,7 +126,7 @@ def pages(
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [entry for bundle in shown_at for entry in read(bundle).entries]
-        table = index_page.matrix(project, contracts, counting, shown_at, {entry.id for entry in entries})
+        table = index_page.matrix(project, [*stated.values()], counting, shown_at)
         for row in table.claims:
             if row.page:
                 own = [entry for entry in entries if entry.id == row.id]

@@ -90,7 +90,7 @@ def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
 
 
 def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) -> None:
-    """Unsound bundles do not count. Claims that never ran are listed."""
+    """Unsound bundles do not count."""
     project = Project.find(write_project(tmp_path / "project"))
     contract = load(next(project.contracts.rglob("contract.json")), project.search)
     result = claim_result(tmp_path / "contracts", contract=contract, mutants={"forgets-one": {"returned": 2}})
@@ -103,21 +103,16 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     (bundle / "trials.log").write_text("changed")
     write([bundle], tmp_path / "two", project)
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
-    write([], tmp_path / "three", project)
-    assert badges((tmp_path / "three" / "index.html").read_text()) == ["UNRUN"]
 
 
-def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_path: Path) -> None:
-    """The claim of a single bundle comes first, even if the project lacks the claim."""
+def test_the_index_speaks_of_the_claims_of_its_bundles_only(tmp_path: Path) -> None:
+    """Other claims of the project are not UNRUN. A claim that the project lacks is listed, too."""
     others = [document(id=f"F-DEMO-{name}-001") for name in ("ALPHA", "ZETA")]
     project = Project.find(write_project(tmp_path / "project", *others))
     write([sealed(tmp_path)], tmp_path / "site", project)
     index = (tmp_path / "site" / "index.html").read_text()
-    assert re.findall(r"<code>(F-[^<]+)</code>", table_of(index)) == [
-        "F-DEMO-SORT-001",
-        "F-DEMO-ALPHA-001",
-        "F-DEMO-ZETA-001",
-    ]
+    assert re.findall(r"<code>(F-[^<]+)</code>", table_of(index)) == ["F-DEMO-SORT-001"]
+    assert "UNRUN" not in table_of(index)
 
 
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
@@ -143,7 +138,7 @@ def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
         "VOID": {"mutants": {**DEFECTIVE, "forgets-one": {}}},
         "FAIL": {"measurements": healthy(returned=2)},
     }
-    documents = [document(id=f"F-DEMO-{word.replace('_', '-')}-001") for word in [*changes, "UNRUN"]]
+    documents = [document(id=f"F-DEMO-{word.replace('_', '-')}-001") for word in changes]
     project = Project.find(write_project(tmp_path / "project", *documents))
     for word, changed in changes.items():
         path = next(project.contracts.rglob(f"F-DEMO-{word.replace('_', '-')}-001/contract.json"))
@@ -151,7 +146,7 @@ def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
         sealer(tmp_path).seal(result)
     write(find_bundles([tmp_path / "evidence"]), tmp_path / "site", project)
     index = (tmp_path / "site" / "index.html").read_text()
-    assert badges(table_of(index))[::2] == ["VOID", "NOT_MEASURED", "UNPROVEN", "STALE", "STALE", "UNRUN"]
+    assert badges(table_of(index))[::2] == ["VOID", "NOT_MEASURED", "UNPROVEN", "STALE", "STALE"]
     listed = index.partition('<ul class="bundles">')[2]
     assert badges(listed) == ["FAIL", "VOID", "NOT_MEASURED", "PASS", "PASS"]
     tones = re.findall(r'<span class="badge ([a-z]+) ', listed)
@@ -162,11 +157,11 @@ def test_the_title_names_the_project(tmp_path: Path) -> None:
     """The name is that of pyproject.toml, else that of the project's folder."""
     root = write_project(tmp_path / "project")
     write([], tmp_path / "site", Project.find(root))
-    assert "<title>project: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
+    assert "<title>project: 0 claims</title>" in (tmp_path / "site" / "index.html").read_text()
     settings = root / "pyproject.toml"
     settings.write_text(settings.read_text() + '\n[project]\nname = "sorters"\n')
     write([], tmp_path / "site", Project.find(root))
-    assert "<title>sorters: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
+    assert "<title>sorters: 0 claims</title>" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_without_a_project_the_index_judges_by_the_contracts_in_the_bundles(tmp_path: Path) -> None:
