@@ -20,7 +20,7 @@ import click
 
 from harness.base.plugins import NAME, Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
-from harness.report.terminal.printing import tell
+from harness.report.terminal.printing import let_go, tell
 from harness.report.terminal.workflow_commands import annotate, escape_outputs
 
 __all__ = ["main"]
@@ -167,7 +167,7 @@ def main() -> None:
         _say("interrupted")
         status = ExitStatus.INTERRUPTED
     except (_ReaderLeftError, BrokenPipeError):
-        _drop_output()
+        let_go(sys.stdout)
         status = ExitStatus.UNREAD
     except SystemExit:
         raise
@@ -179,7 +179,7 @@ def main() -> None:
         # Python's own status for a crash is 1, which means FAIL.
         if isinstance(error, OSError) and error.errno in _FULL:
             if error.filename is None:
-                _drop_output()
+                let_go(sys.stdout)
             place = error.filename or "the output"
             _say(f"{place} cannot be written: {error.strerror}; free some space and run it again")
             status = ExitStatus.NOT_MEASURED
@@ -237,9 +237,3 @@ def _open_what_was_closed() -> None:
             os.set_inheritable(number, True)
             stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False)
             setattr(sys, name, stream)
-
-
-def _drop_output() -> None:
-    """Discard the unwritten rest of stdout, which Python would write at exit, with an error."""
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())

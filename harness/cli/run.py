@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,15 +29,14 @@ from harness.cli.run_options import (
 from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
 from harness.report.messages.qualifiers import refutation_text
-from harness.report.terminal.printing import tell, tell_all
+from harness.report.terminal.printing import let_go, tell, tell_all
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
-    from harness.execution.local_executor import LocalExecutors
     from harness.machine.host import Host
-    from harness.running.events import Event, Handler
+    from harness.running.events import ClaimPassedOver, Event, Handler
     from harness.running.stale_selection import Due
 
 __all__ = ["command", "perform"]
@@ -78,64 +76,38 @@ def perform(options: RunOptions, project: Project, request: RunRequest, watch: H
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
-    if request.executor != LOCAL or options.stale or options.everything:
-        return _performed(options, project, request, watch, None)
-    with closing(local_executors(project, request)) as executors:  # a fork server starts while the rest is imported
-        return _performed(options, project, request, watch, executors)
+    ahead = request.executor == LOCAL and not (options.stale or options.everything)
+    with closing(local_executors(project, request)) if ahead else nullcontext() as executors:
+        # A fork server starts while the rest is imported.
+        from harness.machine.host import probe
+        from harness.running.compose import compose
+        from harness.running.events import Relay
 
+        handlers = _handlers_of(options, project)
+        seal = _sealer(request, project).seal
+        machine = probe(project.root)
+        refuse_without_gpu(options, machine)
+        passed_over: Iterable[ClaimPassedOver] = ()
+        if (selection := _selected(options, project, machine, request)) is not None:
+            from harness.report.messages.due_text import passed_over as events_of
 
-def _performed(
-    options: RunOptions,
-    project: Project,
-    request: RunRequest,
-    watch: Handler | None,
-    executors: LocalExecutors | None,
-) -> ExitStatus:
-    from harness.machine.host import probe
-    from harness.running.compose import compose
-    from harness.running.events import ClaimPassedOver, Relay
-
-    handlers = _handlers_of(options, project)
-    seal = _sealer(request, project).seal
-    machine = probe(project.root)
-    refuse_without_gpu(options, machine)
-    selection = (
-        _due(project, machine, request, err=options.json_file == "-" or options.event_lines) if options.stale else None
-    )
-    passed_over: Iterable[ClaimPassedOver] = ()
-    if options.everything and selection is None:
-        from harness.report.messages import due_text
-        from harness.running.stale_selection import never_here
-
-        elsewhere = never_here(machine, request)
-        passed_over = due_text.not_here(elsewhere)
-        tell_all(due_text.elsewhere_lines(elsewhere), err=options.json_file == "-" or options.event_lines)
-        left_out = {contract.id for contract, _ in elsewhere}
-        request = replace(
-            request, contracts=[contract for contract in request.contracts if contract.id not in left_out]
-        )
-    if selection is not None:
-        from harness.report.messages import due_text
-
-        passed_over = due_text.passed_over(selection)
-        request = replace(request, contracts=[contract for contract, _ in selection.due])
-    relay = Relay([*handlers, watch] if watch else handlers)
-    expected = _Expected(request, relay, accepts_not_visible=options.accept is not None)
-    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), begun=executors)
-    for claim in passed_over:
-        relay(claim)
-    try:
-        finished = runner.run(request)
-    finally:
-        failures = relay.close()
+            passed_over = events_of(selection)
+            request = replace(request, contracts=[contract for contract, _ in selection.due])
+        relay = Relay([*handlers, watch] if watch else handlers)
+        expected = _Expected(request, relay, accepts_not_visible=options.accept is not None)
+        runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), begun=executors)
+        for claim in passed_over:
+            relay(claim)
+        try:
+            finished = runner.run(request)
+        finally:
+            failures = relay.close()
     for output in (sys.stdout, sys.stderr):
-        _let_go(output)
+        let_go(output)
     missed = _is_missing(failures, None if options.event_lines else handlers[0])
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
-    verdicts = [*expected.verdicts]
-    if selection is not None:
-        verdicts += selection.standing
+    verdicts = [*expected.verdicts, *(selection.standing if selection is not None else ())]
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
 
 
@@ -151,15 +123,22 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
     return sealer
 
 
-def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
-    """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
+def _selected(options: RunOptions, project: Project, machine: Host, request: RunRequest) -> Due | None:
+    """Return which claims run, and print why others do not; None if all run. An unreadable bundle refuses the run."""
+    if not (options.stale or options.everything):
+        return None
     from harness.report.messages import due_text
     from harness.report.status_table import unreadable_line
     from harness.report.terminal.progress_line import progress_line
-    from harness.running.stale_selection import due
+    from harness.running.stale_selection import due, never_here
 
-    with progress_line("indexing bundles") as watch:
-        selection = due(project, machine, request, watch)
+    if options.stale:
+        with progress_line("indexing bundles") as watch:
+            selection = due(project, machine, request, watch)
+        lines = due_text.lines(selection)
+    else:
+        selection = never_here(machine, request)
+        lines = due_text.elsewhere_lines(selection)
     if selection.unreadable:
         for unreadable in selection.unreadable:
             tell(unreadable_line(unreadable), err=True)
@@ -167,7 +146,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
             "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
-    tell_all(due_text.lines(selection), err=err)
+    tell_all(lines, err=options.json_file == "-" or options.event_lines)
     return selection
 
 
@@ -253,12 +232,3 @@ def _is_missing(failures: Iterable[tuple[Handler, Exception]], terminal: Handler
             missing = True
             tell(f"harness: a report is missing: {described(error)}", err=True)
     return missing
-
-
-def _let_go(stream: IO[str]) -> None:
-    """Discard the unwritten rest of a closed stream. Python would write it at exit, and change the exit status."""
-    try:
-        stream.flush()
-    except OSError:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), stream.fileno())

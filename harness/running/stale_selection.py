@@ -44,8 +44,8 @@ class Because:
 class Due:
     """The claims of a request, divided into due and other ones, each with a reason or a status."""
 
-    due: tuple[tuple[Contract, Because], ...]
-    """The claims to run, with reasons."""
+    due: tuple[tuple[Contract, Because | None], ...]
+    """The claims to run, with reasons; None if they run whatever their evidence."""
     covered: tuple[tuple[Contract, Cell], ...]
     falsified: tuple[tuple[Contract, Cell], ...]
     """The claims that a FAIL covers."""
@@ -97,14 +97,12 @@ def due(
     return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
 
 
-def never_here(host: Host, request: RunRequest) -> list[tuple[Contract, str]]:
-    """Return the claims that this machine can never run in the requested profile, with reasons."""
-    plans = ((contract, make_plan(contract, host, request)) for contract in request.contracts)
-    return [
-        (contract, plan.obstacle)
-        for contract, plan in plans
-        if plan.obstacle and _is_out_of_reach(contract, host, request)
-    ]
+def never_here(host: Host, request: RunRequest) -> Due:
+    """Divide the claims of a request into those to run and those that this machine can never run in their profile."""
+    obstacles = [(contract, make_plan(contract, host, request).obstacle) for contract in request.contracts]
+    out = {contract.id: why for contract, why in obstacles if why and _is_out_of_reach(contract, host, request)}
+    due = tuple((contract, None) for contract in request.contracts if contract.id not in out)
+    return Due(due, (), (), tuple((contract, why) for contract, why in obstacles if contract.id in out), ())
 
 
 def _is_out_of_reach(contract: Contract, host: Host, request: RunRequest) -> bool:

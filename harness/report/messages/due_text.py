@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from harness.base.vocabulary import Verdict
-from harness.contract import Contract
 from harness.evidence.claim_status import Cell, Note
 from harness.evidence.findings import Finding
 from harness.report.messages import finding_text, reason_text
@@ -14,7 +13,7 @@ from harness.report.messages.number_text import counted
 from harness.running.events import ClaimPassedOver
 from harness.running.stale_selection import Because, Due
 
-__all__ = ["elsewhere_lines", "lines", "not_here", "of_cell", "passed_over"]
+__all__ = ["elsewhere_lines", "lines", "of_cell", "passed_over"]
 
 
 def of_cell(cell: Cell) -> str:
@@ -29,10 +28,11 @@ def _note(note: Note | Finding) -> str:
 def lines(due: Due) -> Iterator[str]:
     """Yield lines on claims that run and why, claims that do not run, and FALSIFIED claims."""
     for contract, because in due.due:
-        yield f"due: {contract.id}: {_because(because)}"
+        if because is not None:
+            yield f"due: {contract.id}: {_because(because)}"
     for contract, cell in due.falsified:
         yield f"not due: {contract.id} is {_falsified(cell)}"
-    yield from elsewhere_lines(due.elsewhere)
+    yield from elsewhere_lines(due)
     total = len(due.due) + len(due.covered) + len(due.falsified) + len(due.elsewhere)
     counts = f"{len(due.covered) + len(due.falsified)} covered, {len(due.elsewhere)} not for this machine"
     claims = counted(total, "claim")
@@ -40,25 +40,20 @@ def lines(due: Due) -> Iterator[str]:
     yield f"{nothing}{claims}: {len(due.due)} due, {counts}"
 
 
-def elsewhere_lines(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[str]:
+def elsewhere_lines(due: Due) -> Iterator[str]:
     """Yield a line for each claim that this machine cannot run."""
-    for contract, why in elsewhere:
+    for contract, why in due.elsewhere:
         yield f"not for this machine: {contract.id}: {why}"
 
 
 def passed_over(due: Due) -> Iterator[ClaimPassedOver]:
-    """Yield the claims that are not due, as events for reports."""
+    """Yield the claims that do not run, as events for reports."""
     for contract, cell in due.falsified:
         yield ClaimPassedOver(contract.id, Verdict.FAIL, _falsified(cell), cell.is_news)
     for contract, cell in due.covered:
         why = f": {of_cell(cell)}" if cell.is_news else ""
         yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
-    yield from not_here(due.elsewhere)
-
-
-def not_here(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[ClaimPassedOver]:
-    """Yield the claims that this machine cannot run, each with the reason, as events for reports."""
-    for contract, why in elsewhere:
+    for contract, why in due.elsewhere:
         yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
 
 

@@ -6,6 +6,7 @@ tell_all(["the claims", Table([("claim", "status"), *rows])])
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "Line",
     "Table",
+    "let_go",
     "lines_of",
     "styled",
     "tell",
@@ -179,3 +181,12 @@ def tell_json(document: Any) -> None:
     What is not finite has a name.
     """
     click.echo(json.dumps(strictjson.tag_nonfinite(redactor().mask_json(document)), indent=2, allow_nan=False))
+
+
+def let_go(stream: IO[str]) -> None:
+    """Discard the unwritten rest of a stream that cannot take it. Python would write it at exit, with an error."""
+    try:
+        stream.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
