@@ -54,17 +54,15 @@ class Health:
         self._gpu, self._board = nvml.Device(gpu.uuid), nvml.Device(gpu.parent or gpu.uuid)
         self._reason = ""
         self._events: Any = None
-        session = nvml.connect()
-        self._session = session if isinstance(session, nvml.Session) else None
-        if self._session is not None and (events := self._session.ask("nvmlEventSetCreate")).reason is None:
+        if (events := nvml.ask("nvmlEventSetCreate")).reason is None:
             # A slice has no errors and no temperature of its own.
             registered = self._board.ask("nvmlDeviceRegisterEvents", _XID_EVENT, events.value)
             self._events = events.value if registered.reason is None else None
 
     def broken(self) -> str:
         """Return why the GPU must not be used any more; empty if it is healthy."""
-        while self._session is not None and self._events is not None and not self._reason:
-            event = self._session.ask("nvmlEventSetWait_v2", self._events, 0)
+        while self._events is not None and not self._reason:
+            event = nvml.ask("nvmlEventSetWait_v2", self._events, 0)
             if event.reason is not None:  # none is left
                 break
             if (xid := int(event.value.eventData)) in _XIDS:

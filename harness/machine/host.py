@@ -141,27 +141,26 @@ class _Gpus:
 
 
 def _gpus() -> _Gpus:
-    session = nvml.connect()
-    if isinstance(session, str):
-        return _Gpus(reason=session)
-    driver = session.ask("nvmlSystemGetDriverVersion")
-    cuda = session.ask("nvmlSystemGetCudaDriverVersion_v2")
+    if isinstance(unavailable := nvml.connect(), str):
+        return _Gpus(reason=unavailable)
+    driver = nvml.ask("nvmlSystemGetDriverVersion")
+    cuda = nvml.ask("nvmlSystemGetCudaDriverVersion_v2")
     notes = [
         f"{what}: {answer.reason}" for what, answer in (("driver", driver), ("CUDA", cuda)) if answer.reason is not None
     ]
-    count = session.ask("nvmlDeviceGetCount")
+    count = nvml.ask("nvmlDeviceGetCount")
     gpus: list[Gpu] = []
     for index in range(count.value or 0):
-        handle = session.ask("nvmlDeviceGetHandleByIndex", index)
+        handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
         if handle.reason is not None:
             notes.append(f"GPU {index} cannot be used: {handle.reason}")
             continue
-        gpu = _gpu(session, handle.value, index)
-        mig = session.ask("nvmlDeviceGetMigMode", handle.value)
+        gpu = _gpu(handle.value, index)
+        mig = nvml.ask("nvmlDeviceGetMigMode", handle.value)
         if mig.reason is not None or mig.value[0] != 1:
             gpus.append(gpu)
             continue
-        slices = list(_slices(session, handle.value, gpu))
+        slices = list(_slices(handle.value, gpu))
         notes.append(f"GPU {index} is divided by MIG into {len(slices)} slices; a trial gets one")
         gpus += slices
     reason = count.reason or (None if gpus else "the driver lists no GPU")
@@ -172,10 +171,10 @@ def _gpus() -> _Gpus:
     return _Gpus(tuple(visible), reason, driver.value, nvml.cuda_version(cuda.value), tuple(notes))
 
 
-def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
-    name = session.ask("nvmlDeviceGetName", handle)
-    uuid = session.ask("nvmlDeviceGetUUID", handle)
-    capability = session.ask("nvmlDeviceGetCudaComputeCapability", handle)
+def _gpu(handle: Any, index: int) -> Gpu:
+    name = nvml.ask("nvmlDeviceGetName", handle)
+    uuid = nvml.ask("nvmlDeviceGetUUID", handle)
+    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
     attributes = {"name": name, "uuid": uuid, "compute_capability": capability}
     gpu = Gpu(
         index=index,
@@ -187,22 +186,22 @@ def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
         unified=None,
         reasons={field: reading.reason for field, reading in attributes.items() if reading.reason is not None},
     )
-    return _with_memory(session, handle, gpu)
+    return _with_memory(handle, gpu)
 
 
-def _slices(session: nvml.Session, handle: Any, gpu: Gpu) -> Iterator[Gpu]:
+def _slices(handle: Any, gpu: Gpu) -> Iterator[Gpu]:
     """Yield the MIG slices of a GPU. CUDA cannot use a GPU with slices as a whole."""
-    for place in range(session.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
-        answer = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+    for place in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
+        answer = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
         if answer.reason is None:
-            slice_gpu = _gpu(session, answer.value, gpu.index)
+            slice_gpu = _gpu(answer.value, gpu.index)
             reasons = {name: why for name, why in slice_gpu.reasons.items() if name != "compute_capability"}
             yield replace(slice_gpu, compute_capability=gpu.compute_capability, reasons=reasons, parent=gpu.uuid)
 
 
-def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu) -> Gpu:
+def _with_memory(handle: Any, gpu: Gpu) -> Gpu:
     """Return the GPU with its memory. A GPU with unified memory (GB10) reports NOT_SUPPORTED."""
-    answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
+    answer = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
     if answer.code == nvml.NOT_SUPPORTED:
         source = f"system memory, unified; {answer.reason}"
         return replace(gpu, memory_bytes=_TOTAL_MEMORY, memory_source=source, unified=True)
@@ -214,7 +213,7 @@ def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu) -> Gpu:
     if not 0.9 <= total / _TOTAL_MEMORY <= 1.1:
         return replace(gpu, memory_bytes=total, memory_source="NVML", unified=False)
     # The size equals the system's memory, by chance or because it is the same memory. The addressing mode tells which.
-    mode = session.ask("nvmlDeviceGetAddressingMode", handle)
+    mode = nvml.ask("nvmlDeviceGetAddressingMode", handle)
     if mode.reason is not None:
         reasons = {**gpu.reasons, "unified": f"as large as system memory, and its addressing mode: {mode.reason}"}
         return replace(gpu, memory_bytes=total, memory_source="NVML", unified=None, reasons=reasons)

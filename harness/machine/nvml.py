@@ -1,10 +1,7 @@
 """Queries NVML, NVIDIA's management library. Every answer is a value, or None with a reason.
 
-    session = nvml.connect()
-    if isinstance(session, str):
-        print(session)  # why NVML is not available
-    else:
-        print(session.ask("nvmlSystemGetDriverVersion").value)
+    driver = nvml.ask("nvmlSystemGetDriverVersion")
+    print(driver.value or driver.reason)
 
 NVML creates no CUDA context, so the querying process does not appear on the device.
 """
@@ -18,7 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, final
 
-__all__ = ["NOT_SUPPORTED", "Device", "Process", "Reading", "Session", "connect", "cuda_version"]
+__all__ = ["NOT_SUPPORTED", "Device", "Process", "Reading", "ask", "connect", "cuda_version"]
 
 NOT_SUPPORTED = 3
 """NVML_ERROR_NOT_SUPPORTED: the device lacks this property. A device with unified memory has no device memory."""
@@ -43,50 +40,46 @@ class Process:
     memory_bytes: int | None
 
 
-@final
-class Session:
-    """An initialised NVML. It is never shut down: NVML counts its users and may unload after the last one."""
-
-    __slots__ = ("_module",)
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-
-    def ask(self, function: str, *arguments: Any) -> Reading:
-        """Call one NVML function by name; never raises."""
-        try:
-            return Reading(getattr(self._module, function)(*arguments))
-        except AttributeError:
-            return Reading(None, f"the installed nvidia-ml-py has no {function}; update it")
-        except Exception as error:  # the binding raises NVMLError, ctypes errors and TypeError alike
-            code = getattr(error, "value", None)
-            return Reading(None, f"NVML: {error}", code if isinstance(code, int) else None)
-
-
 _lock = threading.Lock()
-_session: tuple[ModuleType, int, Session] | None = None
+_initialised: tuple[ModuleType, int] | None = None
+"""The binding and the process for which it is initialised."""
 
 
-def connect() -> Session | str:
-    """Return this process's NVML session, or the reason why there is none.
+def connect() -> ModuleType | str:
+    """Return the initialised binding of NVML, or the reason why there is none.
 
     NVML is initialised once in each process. That can take a second if no persistence daemon keeps the driver loaded.
-    A failure is not remembered, because a driver may be loaded later.
+    A failure is not remembered, because a driver may be loaded later. NVML is never shut down: it counts its users and
+    may unload after the last one.
     """
-    global _session
+    global _initialised
     with _lock:
         try:
             module = importlib.import_module("pynvml")
         except ImportError:
             return "the package nvidia-ml-py is not installed; pip install nvidia-ml-py"
-        if _session is not None and _session[:2] == (module, os.getpid()):
-            return _session[2]
-        session = Session(module)
-        answer = session.ask("nvmlInit")
-        if answer.reason is not None:
-            return f"no NVIDIA driver answers: {answer.reason.removeprefix('NVML: ')}"
-        _session = (module, os.getpid(), session)
-        return session
+        if _initialised != (module, os.getpid()):
+            answer = _called(module, "nvmlInit")
+            if answer.reason is not None:
+                return f"no NVIDIA driver answers: {answer.reason.removeprefix('NVML: ')}"
+            _initialised = (module, os.getpid())
+        return module
+
+
+def ask(function: str, *arguments: Any) -> Reading:
+    """Call one NVML function by name; never raises."""
+    module = connect()
+    return Reading(None, module) if isinstance(module, str) else _called(module, function, *arguments)
+
+
+def _called(module: ModuleType, function: str, *arguments: Any) -> Reading:
+    try:
+        return Reading(getattr(module, function)(*arguments))
+    except AttributeError:
+        return Reading(None, f"the installed nvidia-ml-py has no {function}; update it")
+    except Exception as error:  # the binding raises NVMLError, ctypes errors and TypeError alike
+        code = getattr(error, "value", None)
+        return Reading(None, f"NVML: {error}", code if isinstance(code, int) else None)
 
 
 def cuda_version(number: int | None) -> str | None:
@@ -103,11 +96,8 @@ class Device:
 
     def ask(self, function: str, *arguments: Any) -> Reading:
         """Call one NVML function with the device and further arguments; never raises."""
-        session = connect()
-        if isinstance(session, str):
-            return Reading(None, session)
-        handle = session.ask("nvmlDeviceGetHandleByUUID", self._uuid)
-        return handle if handle.reason is not None else session.ask(function, handle.value, *arguments)
+        handle = ask("nvmlDeviceGetHandleByUUID", self._uuid)
+        return handle if handle.reason is not None else ask(function, handle.value, *arguments)
 
     def processes(self) -> Reading:
         """Return the processes with a compute context on the device; the value is a `tuple[Process, ...]`.

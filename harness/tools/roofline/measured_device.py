@@ -32,8 +32,7 @@ def identity(kind: str) -> dict[str, Any]:
         hardware = {"name": _processor(), "driver": platform.release(), "threads": torch.get_num_threads()}
         return {"kind": kind, **hardware, **software}
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    session = nvml.connect()
-    driver = session.ask("nvmlSystemGetDriverVersion").value if isinstance(session, nvml.Session) else None
+    driver = nvml.ask("nvmlSystemGetDriverVersion").value
     hardware = {"name": properties.name, "driver": driver, "multiprocessors": properties.multi_processor_count}
     return {"kind": kind, **hardware, "uuid": str(getattr(properties, "uuid", "")), **software}
 
