@@ -21,7 +21,7 @@ from harness.contract.contract_annotations import (
 )
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
-from harness.tools.figures.uses import FigureUse, uses_of
+from harness.tools.figures.places import FigureUse, uses_of
 from harness.tools.laid_out import laid_out
 from tests.contracts import document, write_project
 

@@ -15,9 +15,8 @@ from harness.contract import Contract
 from harness.contract.contract_annotations import FIGURES
 from harness.lint.linter import Finding, Severity
 from harness.tools.figures.figures import Figure, Figures, Relation, has_words
-from harness.tools.figures.places import Place, Stated, place_of
+from harness.tools.figures.places import FigureUse, Place, Stated, place_of, uses_of
 from harness.tools.figures.quantity import converted
-from harness.tools.figures.uses import FigureUse, uses_of
 
 __all__ = ["about_figures", "unused_figures"]
 

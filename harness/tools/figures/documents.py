@@ -20,7 +20,7 @@ from harness.base.strictjson import pointer
 from harness.contract import Contract
 from harness.lint.linter import Finding, Severity
 from harness.tools.figures.figures import Document, Figure, Figures, is_printed_in
-from harness.tools.figures.uses import uses_of
+from harness.tools.figures.places import uses_of
 
 __all__ = ["Texts", "TextsError", "misplaced_figures", "misquotes"]
 

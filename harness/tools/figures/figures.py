@@ -21,7 +21,7 @@ from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract.contract_annotations import FIGURES
 from harness.contract.model import ContractError
-from harness.tools.figures.quantity import Printed, converted, numbers_in, printed
+from harness.tools.figures.quantity import Printed, converted, exact, numbers_in, printed
 
 __all__ = ["Document", "Figure", "Figures", "Relation", "figures_of", "has_words", "is_printed_in"]
 
@@ -179,7 +179,7 @@ def _document(name: str, document: JsonObject) -> Document:
 
 
 def _figure(name: str, document: JsonObject, documents: Mapping[str, Document]) -> Figure:
-    value, within = _exact(document["value"]), document.get("within", 0)
+    value, within = exact(document["value"]), document.get("within", 0)
     part = isinstance(within, str)
     called = document.get("called", document["label"])
     return Figure(
@@ -190,15 +190,10 @@ def _figure(name: str, document: JsonObject, documents: Mapping[str, Document]) 
         value=value,
         unit=document["unit"],
         relation=Relation(document["relation"]),
-        within=Fraction(within.removesuffix(" %")) / 100 * abs(value) if part else _exact(within),
+        within=Fraction(within.removesuffix(" %")) / 100 * abs(value) if part else exact(within),
         printed=document["printed"],
         **{key: document.get(key, "") for key in ("section", "row", "column", "anchor")},
     )
-
-
-def _exact(number: float) -> Fraction:
-    """The number that the file states; a float alone would be its nearest double."""
-    return Fraction(repr(number))
 
 
 def _problems(name: str, figure: JsonObject, documents: Mapping[str, Document]) -> Iterator[Problem]:
@@ -220,7 +215,7 @@ def _problems(name: str, figure: JsonObject, documents: Mapping[str, Document]) 
 
 
 def _unlike(where: str, figure: JsonObject, read: Printed) -> Iterator[Problem]:
-    if read.value != _exact(figure["value"]):
+    if read.value != exact(figure["value"]):
         message = f"{strictjson.dumps(figure['value'])} is not the printed {figure['printed']!r}"
         yield Problem(f"{where}/value", message, "write the printed number")
     if read.unit and converted(Fraction(1), read.unit, figure["unit"]) != 1:

@@ -1,5 +1,6 @@
-"""The numbers that a contract states, by the places that its `figures` name.
+"""The figures that a contract names, and the numbers that it states at the places of their bounds.
 
+uses_of(contract.document)["steps_executed.const"]  # (FigureUse(("steps",)),)
 place_of(contract, "steps_executed.const").stated  # (Stated(Relation.EQUAL, 50, 50),)
 """
 
@@ -15,12 +16,13 @@ from typing import Any, Final, final
 from harness.base.strictjson import JsonObject
 from harness.contract.clauses import ITEM, VALUE, SchemaClause
 from harness.contract.expression import Node, NodeKind
+from harness.contract.keywords import is_number
 from harness.contract.model import Contract
 from harness.contract.rules import Rule, literals
 from harness.tools.figures.figures import Relation
-from harness.tools.figures.quantity import numbers_in
+from harness.tools.figures.quantity import exact, numbers_in
 
-__all__ = ["Place", "Stated", "place_of"]
+__all__ = ["FigureUse", "Place", "Stated", "place_of", "uses_of"]
 
 _ROUNDING: Final = Fraction(1, 10**9)
 """A part of a number. Bounds that are no farther apart demand equality in floating point."""
@@ -44,6 +46,31 @@ _OPERATORS: Final[Mapping[str, Relation]] = {
     ">": Relation.MORE,
     "==": Relation.EQUAL,
 }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FigureUse:
+    """The figure that a bound comes from, or several whose sum it is."""
+
+    names: tuple[str, ...]
+    derivation: str = ""
+    """How the bound follows: `complement`, `increase`, `tolerance` or `side`; empty if it is the figure itself."""
+    unit: str = ""
+    """The unit of the bound, if the contract does not state it elsewhere."""
+
+
+def uses_of(document: JsonObject) -> dict[str, tuple[FigureUse, ...]]:
+    """Return the figures that a contract names, by the places of its bounds."""
+    named = document.get("figures", {})
+    return {key: tuple(map(_use, uses if isinstance(uses, list) else [uses])) for key, uses in named.items()}
+
+
+def _use(use: Any) -> FigureUse:
+    if isinstance(use, str):
+        return FigureUse((use,))
+    names = use.get("sum", [use["figure"]] if "figure" in use else [])
+    return FigureUse(tuple(names), use.get("as", ""), use.get("unit", ""))
 
 
 @final
@@ -102,13 +129,13 @@ def _of_clause(observation: JsonObject, clause: SchemaClause) -> Place:
     words = " ".join([*clause.path, *described])
     if isinstance(clause.argument, str):
         return _of_text(f"{words} {clause.argument}", clause.argument)
-    if clause.keyword not in _KEYWORDS or not _is_number(clause.argument):
+    if clause.keyword not in _KEYWORDS or not is_number(clause.argument):
         return Place(words, (), clause.unit, clause.source)
-    value = _exact(clause.argument)
+    value = exact(clause.argument)
     stated = [Stated(_KEYWORDS[clause.keyword], value, value)]
     other = node.get(_OPPOSITE.get(clause.keyword, ""))
-    if _is_number(other) and abs(_exact(other) - value) <= 2 * _ROUNDING * abs(value):
-        stated.append(Stated(Relation.EQUAL, min(value, _exact(other)), max(value, _exact(other))))
+    if is_number(other) and abs(exact(other) - value) <= 2 * _ROUNDING * abs(value):
+        stated.append(Stated(Relation.EQUAL, min(value, exact(other)), max(value, exact(other))))
     # The unit of a list is that of its items, not of its length.
     return Place(words, tuple(stated), clause.unit if clause.keyword in _NUMERIC else "", clause.source)
 
@@ -146,7 +173,7 @@ def _of_parameter(contract: Contract, key: str) -> Place | None:
         value, unit = value[index], declared.get("items", {}).get("x-unit", unit)
     if isinstance(value, str):
         return _of_text(" ".join([*words, value]), value)
-    stated = (Stated(Relation.EQUAL, _exact(value), _exact(value)),) if _is_number(value) else ()
+    stated = (Stated(Relation.EQUAL, exact(value), exact(value)),) if is_number(value) else ()
     return Place(" ".join(words), stated, unit, is_parameter=True)
 
 
@@ -170,22 +197,13 @@ def _compared(tree: Node, parameters: JsonObject) -> Iterator[tuple[Relation, Fr
 def _constants(node: Node, parameters: JsonObject) -> Iterator[Fraction]:
     """Yield the numbers and parameters in a side of a comparison, except divisors."""
     if node.kind is NodeKind.NUMBER:
-        yield from (_exact(number) for number in literals(node) if math.isfinite(number))
+        yield from (exact(number) for number in literals(node) if math.isfinite(number))
     elif node.kind is NodeKind.SELECT and node.children[0].text == "parameters":
-        if _is_number(parameters.get(node.text)):
-            yield _exact(parameters[node.text])
+        if is_number(parameters.get(node.text)):
+            yield exact(parameters[node.text])
     elif node.kind is NodeKind.OPERATOR and node.text in ("+", "-", "*", "/"):
         for child in node.children[: 1 if node.text == "/" else None]:
             yield from _constants(child, parameters)
     elif node.kind is NodeKind.INDEX and node.children[0].kind is NodeKind.MAP:
         for child in node.children[0].children:
             yield from _constants(child, parameters)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _exact(number: float) -> Fraction:
-    """The number as the contract writes it."""
-    return Fraction(repr(number))

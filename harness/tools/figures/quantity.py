@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
-__all__ = ["UNITS", "Printed", "converted", "numbers_in", "printed"]
+__all__ = ["UNITS", "Printed", "converted", "exact", "numbers_in", "printed"]
 
 # Longer numbers cannot be meant, and take long to compute.
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,30})?|\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3}(?!\d))?"
@@ -69,6 +69,11 @@ def printed(text: str) -> Printed | None:
     value = Fraction(match["number"].replace(",", "")) * (1000 if match["thousands"] else 1)
     sign = "~" if match["before"] == "≈" else match["before"] or match["after"]
     return Printed(-value if match["minus"] else value, match["unit"].strip(" -"), sign)
+
+
+def exact(number: float) -> Fraction:
+    """Return the number as JSON writes it; a float alone would be its nearest double."""
+    return Fraction(repr(number))
 
 
 def converted(value: Fraction, unit: str, to: str) -> Fraction | None:
