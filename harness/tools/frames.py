@@ -13,7 +13,7 @@ out. An empty folder gives a table without rows.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -145,10 +145,7 @@ def steps(path: str | Path) -> pd.DataFrame:
     Raises:
         NotADirectoryError, ModuleNotFoundError: as for `load`.
     """
-    _need_pandas()
-    import pandas as pd
-
-    tables = []
+    pd, tables = _pandas(), []
     for bundle in _bundles(path):
         try:
             record = _record(bundle)
@@ -169,8 +166,7 @@ def _joined(steps: Series, samples: Series) -> pd.DataFrame:
 
     Rows without a number or a time are left out, and columns with the names of ours. Neither is in a bundle of ours.
     """
-    import pandas as pd
-
+    pd = _pandas()
     rows = pd.DataFrame({**steps.columns}, dtype=float).drop(columns=["id", "run"], errors="ignore")
     rows = rows[(rows["step"].abs() < _LARGEST) & (rows["seconds"].abs() < _LARGEST)].astype({"step": "int64"})
     new = [name for name in samples.columns if name == "seconds" or name not in {*rows.columns, "id", "run"}]
@@ -269,12 +265,11 @@ def _sealed(bundle: Bundle, name: str, part: Callable[[Bundle], T]) -> T:
 
 
 def _table(rows: Iterable[Row], columns: tuple[str, ...]) -> pd.DataFrame:
-    _need_pandas()
-    import pandas as pd
-
-    return pd.DataFrame(list(rows), columns=list(columns))
+    return _pandas().DataFrame(list(rows), columns=list(columns))
 
 
-def _need_pandas() -> None:
-    if importlib.util.find_spec("pandas") is None:
-        raise ModuleNotFoundError(f"evidence as a DataFrame needs pandas: {installation('analysis')}")
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"evidence as a DataFrame needs pandas: {installation('analysis')}") from error

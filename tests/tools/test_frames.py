@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -124,6 +125,6 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 def test_without_pandas_the_remedy_is_named(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra that installs pandas."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[analysis\]"):
         harness.load(evidence)
