@@ -18,7 +18,7 @@ from harness.report.messages import finding_text, number_text, reason_text
 from harness.report.messages.finding_text import bundle_totals
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
-from harness.tools.ci_reports.markdown_text import code_block, code_span, markdown, table
+from harness.tools.ci_reports.markdown_text import code_block, code_span, markdown
 from harness.tools.report_text import caveats, narrowed, signed, why
 from harness.tools.text_report import BundleResult, TextReport
 
@@ -31,6 +31,9 @@ LEAST: Final = 2000
 MARK: Final = "<!-- falsifier-harness report -->"
 """The invisible first line. A workflow uses it to find and replace its earlier comment."""
 
+_HEAD = (
+    "| verdict | claim | profile | device | mutants | signature | took |\n| --- | --- | --- | --- | --- | --- | --- |"
+)
 _FOR_LAST = 200
 """Bytes reserved for the line that says what was left out."""
 _MOST_ITEMS = 20
@@ -57,9 +60,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
     if rows:
-        parts.append(
-            "\n".join([table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
-        )
+        parts.append("\n".join([_HEAD, *rows]))
     parts += shown
     missing = [
         f"{count} {what}"

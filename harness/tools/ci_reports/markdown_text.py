@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 
 from harness.report.escaping import printable
 
-__all__ = ["code_block", "code_span", "markdown", "table"]
+__all__ = ["code_block", "code_span", "markdown"]
 
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
@@ -29,12 +28,7 @@ def code_span(text: str) -> str:
     return f"`{shown}`" if shown.strip() else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of Markdown. The cells are Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def code_block(text: str, language: str = "") -> str:
+def code_block(text: str, language: str) -> str:
     """Return a fenced block of code or output. The fence is longer than any fence in the text."""
     lines = [printable(line) for line in text.splitlines()]
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)

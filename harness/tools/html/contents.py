@@ -17,11 +17,7 @@ from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 
-__all__ = ["Contents", "ContentsError"]
-
-
-class ContentsError(ValueError):
-    """A folder has no readable record. The text has the reason."""
+__all__ = ["Contents"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,14 @@ class Contents:
         """Read a bundle's folder.
 
         Raises:
-            ContentsError: there is no record, or it cannot be read.
+            BundleError: there is no record, or it cannot be read.
         """
         bundle = Bundle(folder)
         parts: dict[str, Any] = {}
         for part in fields(cls):
             try:
                 parts[part.name] = getattr(bundle, part.name)
-            except BundleError as error:
+            except BundleError:
                 if part.name == "record":
-                    raise ContentsError(str(error)) from error
+                    raise
         return cls(**parts)

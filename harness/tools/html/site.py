@@ -22,6 +22,7 @@ from harness.base.device import DeviceClass
 from harness.contract import Contract
 from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
+from harness.evidence.bundle import BundleError
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
@@ -35,7 +36,7 @@ from harness.report.terminal.progress_line import progress_line
 from harness.tools.atomic_file import write_file
 from harness.tools.html import bundle_page, claim_page, index_page
 from harness.tools.html.clause_rows import Clauses
-from harness.tools.html.contents import Contents, ContentsError
+from harness.tools.html.contents import Contents
 from harness.tools.html.index_page import ListedBundle
 from harness.tools.html.templating import GENERATOR, compiled
 from harness.tools.report_text import asked, why
@@ -169,7 +170,7 @@ def _shown(
             page, entry = decoded(outcome)
             yield page, ListedBundle.from_json(entry)
             continue
-        reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
+        reason, folder = str(outcome).removeprefix(f"broke off with {BundleError.__name__}: "), verification.path.name
         yield (
             bundle_page.unreadable(folder, reason, verification),
             ListedBundle("unreadable/bundle", "", folder, verification),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import Fate, Phase
-from harness.evidence.bundle import Series
+from harness.evidence.bundle import BundleError, Series
 from harness.evidence.findings import Verification
 from harness.evidence.staleness import coverage
 from harness.evidence.trial_files import SUBJECT, Stream
@@ -22,7 +22,7 @@ from harness.evidence.verification import verify
 from harness.judging.counterexample import Counterexample
 from harness.judging.observation import Ending, EndingKind
 from harness.tools.html import bundle_page
-from harness.tools.html.contents import Contents, ContentsError
+from harness.tools.html.contents import Contents
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, claim_result, contract_in, sealed
 from tests.report.texts import nasty, with_texts
@@ -256,7 +256,7 @@ def test_without_a_record_there_is_nothing_to_show(tmp_path: Path) -> None:
     """Without a record, the page says why it is empty."""
     bundle = sealed(tmp_path)
     (bundle / "record.json").write_text('{"id": "x"}')
-    with pytest.raises(ContentsError, match=r"record\.json"):
+    with pytest.raises(BundleError, match=r"record\.json"):
         Contents.read(bundle)
 
 
