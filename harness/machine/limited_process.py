@@ -73,13 +73,16 @@ class Stopped(Exception):
     """The work exceeded a limit or raised, or its process died; the text says which."""
 
 
-def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
+def isolated(work: Callable[[], bytes], limits: Limits, ended: Callable[[], bool] = lambda: False) -> bytes:
     """Run a work in a fork. Return what it returns.
+
+    Args:
+        ended: as for `isolated_all`.
 
     Raises:
         Stopped: there is no whole answer.
     """
-    (answer,) = isolated_all([work], limits, 1)
+    (answer,) = isolated_all([work], limits, 1, ended)
     if isinstance(answer, Stopped):
         raise answer
     return answer
@@ -114,11 +117,8 @@ def completed(
         tails = [(text or b"")[-_END_OF_OUTPUT:].decode("utf-8", "replace") for text in (done.stdout, done.stderr)]
         return json.dumps([done.returncode, *tails]).encode("ascii")
 
-    limits = Limits(math.inf, seconds, None, descendants=True, speaks=speaks)
-    (outcome,) = isolated_all([work], limits, 1, ended)
-    if isinstance(outcome, Stopped):
-        raise outcome
-    return subprocess.CompletedProcess(command, *json.loads(outcome))
+    answer = isolated(work, Limits(math.inf, seconds, None, descendants=True, speaks=speaks), ended)
+    return subprocess.CompletedProcess(command, *json.loads(answer))
 
 
 def decoded(answer: bytes) -> Any:
