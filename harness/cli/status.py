@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -119,15 +121,9 @@ def _show(claims: Sequence[ClaimStatus], missing: Gaps, verbose: bool) -> None:
 
 def _filtered(claims: Sequence[ClaimStatus], missing: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
     """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
-    chosen = [claim for claim in claims if claim.status.lower() in only]
-    remaining = Gaps(
-        unclaimed=missing.unclaimed if "unclaimed" in only else {},
-        refused=missing.refused,
-        never_full=missing.never_full if "never-full" in only else (),
-        never_killed=missing.never_killed if "never-killed" in only else {},
-        orphaned=missing.orphaned if "orphaned" in only else {},
-    )
-    return chosen, remaining
+    hidden = [name.replace("-", "_") for name in _GAPS if name not in only]
+    nothing: dict[str, Any] = {name: type(getattr(missing, name))() for name in hidden}
+    return [claim for claim in claims if claim.status.lower() in only], replace(missing, **nothing)
 
 
 def _exit_status(claims: Sequence[ClaimStatus], missing: Gaps, fail_on: frozenset[str]) -> ExitStatus:
