@@ -97,8 +97,7 @@ def compose(
     Raises:
         ContractError: a contract holds a secret.
     """
-    from harness.running.durations import Durations  # slow to import; a fork server may start meanwhile
-    from harness.running.engine import Engine
+    from harness.running.engine import Engine  # slow to import; a fork server may start meanwhile
     from harness.running.events import Remarked
 
     for contract in request.contracts:
@@ -111,7 +110,7 @@ def compose(
         return local
 
     command = shlex.join(["harness", "run", *request.arguments()])
-    engine = Engine(project, host, executors or of_this_run, seal, emit, command, Durations(project.root))
+    engine = Engine(project, host, executors or of_this_run, seal, emit, command)
     if request.executor == LOCAL:
         return engine
     executor: Executor = plugins(EXECUTORS)[request.executor].load()

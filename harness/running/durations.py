@@ -19,9 +19,9 @@ _MOST = 100_000
 class Durations:
     """Durations in seconds by claim, profile, device and trial. They affect only the order of a run."""
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path) -> None:
         """Args:
-        root: the root of the project; None to store nothing.
+        root: the root of the project.
         """
         self._root = root
         self._seconds = self._recalled()
@@ -37,12 +37,12 @@ class Durations:
 
     def save(self) -> None:
         """Write new durations, merged with those that other runs have written meanwhile. Failures are ignored."""
-        if self._root is not None and self._news:
+        if self._news:
             before = self._recalled()
             keep("durations", self._root, "", (before if len(before) < _MOST else {}) | self._news)
 
     def _recalled(self) -> dict[str, float]:
-        return (self._root is not None and recall("durations", self._root, "")) or {}
+        return recall("durations", self._root, "") or {}
 
 
 def _key(plan: Plan, trial: str) -> str:

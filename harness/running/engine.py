@@ -47,18 +47,15 @@ class Engine:
         seal: Seal,
         emit: events.Handler,
         command: str,
-        durations: Durations | None = None,
     ) -> None:
         """Args:
         executors: creates the executors of a run.
         seal: writes the bundle of a claim.
         emit: called with every event, from several threads.
         command: the command line without the claims, for the record.
-        durations: the durations of earlier trials.
         """
         self._host, self._executors, self._emit = host, executors, emit
-        self._durations = durations or Durations(None)
-        self._root = project.root
+        self._root, self._durations = project.root, Durations(project.root)
         self._recorder = Recorder(project, host, seal, command)
 
     def run(self, request: RunRequest) -> events.RunFinished:
