@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
     from harness.evidence.findings import Code
-    from harness.evidence.seal import Attest
     from harness.evidence.verification import Against
 
-__all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
+__all__ = ["against", "signer_of", "trusted_key_option"]
 
 trusted_key_option = click.option(
     "--trusted-key",
@@ -51,10 +49,3 @@ def signer_of(key: Path) -> CryptoSigner:
     if exposed := signing().exposure(key):
         tell(f"harness: {exposed}", err=True)
     return signer
-
-
-def attest_of(key: Path | None) -> Attest | None:
-    """Return the function that signs bundles; None without a key. An invalid key refuses the run before the work."""
-    if key is None:
-        return None
-    return partial(signing().attest, signer=signer_of(key))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import click
 from harness.base.plugins import plugins
 from harness.base.shortening import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.key_options import attest_of
+from harness.cli.key_options import signer_of
 from harness.cli.options import refusing
 from harness.cli.run_options import (
     RunOptions,
@@ -28,6 +29,7 @@ from harness.cli.run_options import (
 )  # fmt: skip
 from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
+from harness.evidence.signing import signing
 from harness.report.messages.qualifiers import refutation_text
 from harness.report.terminal.printing import let_go, tell, tell_all
 from harness.running.request import RunRequest
@@ -112,10 +114,11 @@ def perform(options: RunOptions, project: Project, request: RunRequest, watch: H
 
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:
-    """Return the sealer. A folder that cannot be written refuses the run before the work."""
+    """Return the sealer. An invalid key, and a folder that cannot be written, refuse the run before the work."""
     from harness.evidence.seal import Sealer, SealError
 
-    sealer = Sealer(request.evidence or project.evidence, attest_of(request.key))
+    attest = None if request.key is None else partial(signing().attest, signer=signer_of(request.key))
+    sealer = Sealer(request.evidence or project.evidence, attest)
     try:
         sealer.prepare()
     except SealError as error:
