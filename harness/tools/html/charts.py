@@ -13,7 +13,7 @@ from harness.evidence.bundle import Series
 from harness.tools.html.contents import Contents
 from harness.tools.html.plot import Figure, Form, Line
 
-__all__ = ["SIGNS", "bound_line", "figure", "is_finite_number", "machine", "samples", "training"]
+__all__ = ["SIGNS", "figure", "is_finite_number", "machine", "samples", "training"]
 
 SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
 """The sign between value and limit of each keyword that compares numbers."""
@@ -111,18 +111,13 @@ def figure(title: str, unit: str, x_label: str, lines: Sequence[Line], height: i
     return Figure(title, unit, x_label, tuple(lines), divisor, height)
 
 
-def bound_line(sign: str, x: Sequence[float], y: Sequence[float | None]) -> Line:
-    """Return the line of a bound. `sign` stands between value and bound."""
-    return Line(f"bound {sign}", x, y, Form.BOUND)
-
-
 def _bounds(contract: Contract | None, names: Sequence[str]) -> Iterator[Line]:
     """Yield the bounds on the items of these lists. One that forbids negative numbers only says what kind they are."""
     places = [(name, ITEM) for name in names]
     for clause in contract.clauses if contract else ():
         is_sign = clause.keyword == "minimum" and clause.argument == 0
         if clause.path in places and clause.keyword in SIGNS and is_finite_number(clause.argument) and not is_sign:
-            yield bound_line(SIGNS[clause.keyword], [0.0], [float(clause.argument)])
+            yield Line(f"bound {SIGNS[clause.keyword]}", [0.0], [float(clause.argument)], Form.BOUND)
 
 
 def is_finite_number(value: Any) -> bool:

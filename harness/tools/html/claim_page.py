@@ -14,7 +14,7 @@ from harness.tools.html.charts import SIGNS, is_finite_number
 from harness.tools.html.clause_rows import ClauseGroup, Row
 from harness.tools.html.index_page import ListedBundle, Matrix
 from harness.tools.html.index_page import Row as ClaimRow
-from harness.tools.html.plot import Figure, Line, drawn
+from harness.tools.html.plot import Figure, Form, Line, drawn
 from harness.tools.html.templating import page
 
 __all__ = ["measurements_of", "numbers", "render", "trends"]
@@ -89,7 +89,8 @@ def trends(runs: Sequence[ListedBundle]) -> Iterator[Figure]:
         values = [run.numbers.get(name, {"value": None, "bounds": {}}) for run in runs]
         lines = [Line(name, places, [value["value"] for value in values])]
         for sign in dict.fromkeys(sign for value in values for sign in value["bounds"]):
-            lines.append(charts.bound_line(sign, places, [value["bounds"].get(sign) for value in values]))
+            bounds = [value["bounds"].get(sign) for value in values]
+            lines.append(Line(f"bound {sign}", places, bounds, Form.BOUND))
         yield charts.figure(name, known[name]["unit"], "run, the oldest first", lines, height=140)
 
 
