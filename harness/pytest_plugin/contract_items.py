@@ -194,7 +194,7 @@ class _Claim(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the line of the claim's id in the contract, counted from 0."""
-        return self.path, self._place.lines.claim() - 1, self.name
+        return self.path, self._place.claim() - 1, self.name
 
     def runtest(self) -> None:
         """Run the claim and seal its evidence. The verdict becomes the outcome."""

@@ -15,7 +15,7 @@ from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.messages.not_finite import wrong
 
-__all__ = ["UNKNOWN", "ContractFile", "Lines"]
+__all__ = ["UNKNOWN", "ContractFile"]
 
 _Place = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
@@ -26,11 +26,24 @@ _WITHIN = {"[]": ("items",), "{}": ("additionalProperties",)}
 
 
 @final
-class Lines:
-    """The lines of one file. A missing part has the line of its enclosing part, or line 1."""
+@dataclass(frozen=True)
+class ContractFile:
+    """The contract file of a claim, and the lines of its parts. A missing part has that of its enclosing part, or 1."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    name: str
+    """Relative to the current folder; empty if unknown."""
+    text: str
+
+    @classmethod
+    def of(cls, contract: Contract) -> ContractFile:
+        """Return the file of a loaded contract."""
+        name = printable(os.path.relpath(contract.path).replace(os.sep, "/"))
+        return cls(name, contract.content.decode("utf-8", "replace"))
+
+    def line_of(self, record: Record) -> int:
+        """Return the line of the clause that decided a verdict; of the claim if none did."""
+        clauses, _ = wrong(record.clauses)
+        return self.clause(clauses[0].id) if clauses else self.claim()
 
     def claim(self) -> int:
         """Return the line of the claim's id."""
@@ -67,13 +80,13 @@ class Lines:
     @cached_property
     def _document(self) -> Any:
         try:
-            return strictjson.loads(self._text)
+            return strictjson.loads(self.text)
         except strictjson.JsonError:
             return None
 
     @cached_property
     def _places(self) -> dict[_Place, int]:
-        return {} if self._document is None else dict(_places(self._text))
+        return {} if self._document is None else dict(_places(self.text))
 
 
 def _places(text: str) -> Iterator[tuple[_Place, int]]:
@@ -100,25 +113,4 @@ def _places(text: str) -> Iterator[tuple[_Place, int]]:
             steps.append(0 if word == "[" else None)
 
 
-@final
-@dataclass(frozen=True)
-class ContractFile:
-    """The contract file of a claim."""
-
-    name: str
-    """Empty if unknown."""
-    lines: Lines
-
-    @classmethod
-    def of(cls, contract: Contract) -> ContractFile:
-        """Return the file of a loaded contract."""
-        name = printable(os.path.relpath(contract.path).replace(os.sep, "/"))
-        return cls(name, Lines(contract.content.decode("utf-8", "replace")))
-
-    def line_of(self, record: Record) -> int:
-        """Return the line of the clause that decided a verdict; of the claim if none did."""
-        clauses, _ = wrong(record.clauses)
-        return self.lines.clause(clauses[0].id) if clauses else self.lines.claim()
-
-
-UNKNOWN = ContractFile("", Lines(""))
+UNKNOWN = ContractFile("", "")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contract.project import Project
-from harness.report.contract_file import Lines
+from harness.report.contract_file import ContractFile
 from harness.tools.laid_out import laid_out
 
 ROOT = Path(__file__).parents[2]
@@ -53,17 +53,17 @@ def test_a_clause(name: str, line: int) -> None:
 
     A keyword in a definition has the line of its measurement, and a built-in clause that of the subject.
     """
-    assert Lines(TEXT).clause(name) == line
+    assert ContractFile("", TEXT).clause(name) == line
 
 
 def test_the_claim_and_its_mutants() -> None:
-    lines = Lines(TEXT)
+    lines = ContractFile("", TEXT)
     assert (lines.claim(), lines.mutant("one"), lines.mutant("two"), lines.mutant("three")) == (2, 13, 14, 13)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rules": 3, "mutants": [1]}', "no JSON"])
 def test_what_is_no_contract_has_one_line(text: str) -> None:
-    lines = Lines(text)
+    lines = ContractFile("", text)
     assert {lines.claim(), lines.clause("a.b"), lines.clause("c")} == {1}
 
 
@@ -78,13 +78,13 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=4))
 def test_each_member_is_on_the_line_that_begins_with_it(document: dict[str, Any]) -> None:
     """Indented JSON has one member or item on each line, in the order of the document."""
-    lines = Lines(json.dumps(document, indent=1))
+    lines = ContractFile("", json.dumps(document, indent=1))
     expected = [line.strip() for line in json.dumps(document, indent=1).splitlines()]
     for place, line in lines._places.items():
         if isinstance(place[-1], str):
             assert expected[line - 1].startswith(json.dumps(place[-1]))
     assert sorted(lines._places.values()) == list(lines._places.values())
-    assert Lines(laid_out(document))._places.keys() == lines._places.keys()
+    assert ContractFile("", laid_out(document))._places.keys() == lines._places.keys()
 
 
 def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
@@ -92,7 +92,7 @@ def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
     contracts, _ = Project.find(ROOT).load_all()
     for contract in contracts[::4]:
         text = contract.content.decode()
-        lines, rows = Lines(text), text.splitlines()
+        lines, rows = ContractFile("", text), text.splitlines()
         for clause in contract.clauses:
             row = rows[lines.clause(clause.id) - 1]
             assert any(f'"{word}"' in row for word in (clause.keyword, *clause.path)), clause.id
@@ -103,8 +103,8 @@ def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
 def test_the_line_of_each_member_and_item() -> None:
     """Each member and item has its line, also in lists of lists and beside empty lists."""
     text = '{"a": [1,\n {"b": []},\n [2,\n 3]],\n "c": {}, "d": "[,"\n}'
-    assert Lines(text)._places == {
+    assert ContractFile("", text)._places == {
         ("a",): 1, ("a", 0): 1, ("a", 1): 2, ("a", 1, "b"): 2, ("a", 2): 3, ("a", 2, 0): 3, ("a", 2, 1): 4,
         ("c",): 5, ("d",): 5,
     }  # fmt: skip
-    assert Lines("[1,\n[2]]")._places == {(0,): 1, (1,): 2, (1, 0): 2}
+    assert ContractFile("", "[1,\n[2]]")._places == {(0,): 1, (1,): 2, (1, 0): 2}

@@ -155,7 +155,7 @@ def bounded(seconds: float) -> float:
 
 def _refused(bundle: BundleResult) -> Case:
     status, contract = Status(bundle.verification.standing), bundle.contract
-    line = contract.lines.claim()
+    line = contract.claim()
     return Case(bundle.name, "bundle", CaseKind.BUNDLE, status, bundle.problem, file=contract.name, line=line)
 
 
@@ -198,7 +198,7 @@ def _details(record: Record) -> Iterator[str]:
 
 def _clause(record: Record, clause: ClauseResult, contract: ContractFile) -> Case:
     status, text = Status(clause.outcome), printable(violation(clause))
-    line = contract.lines.clause(clause.id)
+    line = contract.clause(clause.id)
     return Case(record.id, printable(clause.id), CaseKind.CLAUSE, status, text, file=contract.name, line=line)
 
 
@@ -211,7 +211,7 @@ def _mutant(record: Record, mutant: MutantRecord, contract: ContractFile) -> Cas
         message=printable(f"{mutant.fate}: {reason_text.marked(mutant.reason)} ({mutant.defect})"),
         seconds=mutant.seconds or 0.0,
         file=contract.name,
-        line=contract.lines.mutant(mutant.id),
+        line=contract.mutant(mutant.id),
     )
 
 
