@@ -112,7 +112,7 @@ class ClaimTrials:
 
     def remembered(self, defect: Defect) -> Attempt | None:
         """The attempt of an earlier campaign; None if there was none."""
-        return self._kept.get(_key(defect)) if self._kept is not None else None
+        return self._kept.found.get(_key(defect)) if self._kept is not None else None
 
     def attempt(self, defect: Defect, content: bytes) -> Attempt | None:
         """Try a defect in a file of this content; None if the trial was cut short."""
@@ -249,16 +249,12 @@ class AttemptCache:
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
         self._path = folder / f"{claim}-{digest[:16]}.jsonl"
         self._turn = threading.Lock()
-        self._found: dict[str, Attempt] = {}
+        self.found: dict[str, Attempt] = {}
         with suppress(OSError):  # no attempt is stored yet
             for line in regular_file.read(self._path, _LARGEST_KEPT).decode("utf-8", "replace").splitlines():
                 with suppress(ValueError, LookupError, TypeError):  # an interruption cut the line short
                     entry = strictjson.loads(line)
-                    self._found[entry["defect"]] = Attempt.from_json(entry["attempt"])
-
-    def get(self, defect: str) -> Attempt | None:
-        """The attempt on a defect; None if it was not tried."""
-        return self._found.get(defect)
+                    self.found[entry["defect"]] = Attempt.from_json(entry["attempt"])
 
     def add(self, defect: str, attempt: Attempt) -> None:
         """Store an attempt."""

@@ -43,7 +43,7 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
             continue
         lines[file] = set()
         ran = _whole(tree, set(ran))
-        for function in _functions(tree):
+        for function in [node for node in ast.walk(tree) if isinstance(node, _Function)]:
             if _is_compiled(function):
                 names = frozenset(_outer_names(function, _range(function)))
                 header = set(range(function.decorator_list[0].lineno, function.body[0].lineno))
@@ -77,13 +77,6 @@ def _is_compiled(function: _Function) -> bool:
     """Whether a compiler reads the function's source, so that Python never executes its lines."""
     named = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in function.decorator_list]
     return any(name == "jit" for node in named for name in _names(node))
-
-
-def _functions(tree: ast.AST) -> Iterator[_Function]:
-    """Every function, nested ones included; their bodies may not have run."""
-    for node in ast.walk(tree):
-        if isinstance(node, _Function):
-            yield node
 
 
 def _assignments(tree: ast.AST, file: str, ran: Collection[int]) -> Iterator[_Assigned]:
