@@ -11,7 +11,7 @@ __all__ = ["Module", "find_modules", "find_pieces", "read_module", "signs"]
 
 # A module begins with its version and target, with only comments between them (PTX ISA, "PTX Module Directives").
 _HEAD: Final = re.compile(
-    rb"\.version[ \t]+(\d{1,2}\.\d{1,2})(?:\s|//[^\n\0]{0,500}\n){1,50}\.target[ \t]+(sm_(\d{2,3})[af]?)\b"
+    rb"\.version[ \t]+\d{1,2}\.\d{1,2}(?:\s|//[^\n\0]{0,500}\n){1,50}\.target[ \t]+(sm_(\d{2,3})[af]?)\b"
 )
 _ENTRY: Final = re.compile(rb"\.entry\s{1,100}([A-Za-z_$%][\w$]{0,4095})")
 _PIECE: Final = re.compile(rb"\.visible \.entry|\.target sm_|\.address_size 64")
@@ -29,14 +29,12 @@ class Module:
     """One PTX module.
 
     Attributes:
-        version: of the language, such as "9.0".
         target: such as "sm_90a".
         sm: the number in the target, such as 90.
         kernels: their names, in the order of the text.
         size: in bytes.
     """
 
-    version: str
     target: str
     sm: int
     kernels: tuple[str, ...]
@@ -90,4 +88,4 @@ def signs(view: memoryview, pieces: Sequence[int]) -> Iterator[str]:
 
 def _module(head: re.Match[bytes], text: bytes) -> Module:
     kernels = dict.fromkeys(match[1].decode("ascii", "replace") for match in _ENTRY.finditer(text))
-    return Module(head[1].decode(), head[2].decode(), int(head[3]), tuple(kernels), len(text))
+    return Module(head[1].decode(), int(head[2]), tuple(kernels), len(text))
