@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from harness.base import regular_file
 from harness.machine.process_tree import stat_fields
-
-if TYPE_CHECKING:
-    import psutil
 
 __all__ = ["LargestProcess"]
 
@@ -36,16 +34,10 @@ class LargestProcess:
         """`pid` is the command's process, after its `exec` and before it is waited for."""
         import psutil
 
-        self._root: psutil.Process | None = None
-        self._known: dict[int, psutil.Process] = {}
+        self._root, self._known = psutil.Process(pid), {pid}
         self._discover_at = 0.0
         self._peak = 0
         self._waited_before = _waited_for()
-        try:
-            self._root = psutil.Process(pid)
-        except psutil.Error:
-            return
-        self._known[pid] = self._root
         self.look()
 
     def look(self) -> None:
@@ -54,7 +46,7 @@ class LargestProcess:
         for pid in list(self._known):
             mark = _high_water_mark(pid)
             if mark is None:
-                del self._known[pid]
+                self._known.remove(pid)
             else:
                 self._peak = max(self._peak, mark)
 
@@ -73,14 +65,11 @@ class LargestProcess:
     def _discover(self) -> None:
         import psutil
 
-        if self._root is None or time.monotonic() < self._discover_at:
+        if time.monotonic() < self._discover_at:
             return
         before = time.thread_time()
-        try:
-            for child in self._root.children(recursive=True):
-                self._known.setdefault(child.pid, child)
-        except psutil.Error:
-            pass  # it has ended; its descendants are known from before
+        with suppress(psutil.Error):  # it has ended; its descendants are known from before
+            self._known.update(child.pid for child in self._root.children(recursive=True))
         self._discover_at = time.monotonic() + (time.thread_time() - before) / _DISCOVERY_SHARE
 
 
