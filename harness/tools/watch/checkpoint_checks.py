@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Final
 
@@ -20,21 +21,10 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-class _OfCheckpoints(Check):
-    needs = "checkpoints"
-
-    @property
-    def before(self) -> Checkpoint | None:
-        """The newest earlier checkpoint that was read; else the first weights."""
-        job = self.job
-        read = [
-            checkpoint
-            for checkpoint in job.checkpoints.values()
-            if not checkpoint.refused and checkpoint.step < self.newest
-        ]
-        return max(read, key=lambda checkpoint: checkpoint.step, default=job.weights.get("initial"))
-
-    newest = 0
+def _before(job: JobState, checkpoint: Checkpoint) -> Checkpoint | None:
+    """Return the newest earlier checkpoint that was read; else the first weights."""
+    read = [other for other in job.checkpoints.values() if not other.refused and other.step < checkpoint.step]
+    return max(read, key=lambda other: other.step, default=job.weights.get("initial"))
 
 
 class CheckpointsOnTime(Check):
@@ -68,29 +58,28 @@ class CheckpointsOnTime(Check):
                 self.refute(f"the run ended, and there is no checkpoint of step {step}", step)
 
 
-class CheckpointsLoad(_OfCheckpoints):
+class CheckpointsLoad(Check):
     """Each checkpoint can be read to its end."""
 
-    name = "checkpoints_unreadable"
+    name, needs = "checkpoints_unreadable", "checkpoints"
     source = "a checkpoint is read to its end"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.judged = True
         if checkpoint.refused:
             self.refute(f"{checkpoint.name}, {checkpoint.size} bytes: {checkpoint.refused}", checkpoint.step)
-        elif not any(_elements(tensor) for tensor in checkpoint.tensors.values()):
+        elif not any(math.prod(tensor[_SHAPE]) for tensor in checkpoint.tensors.values()):
             self.refute(f"{checkpoint.name}, {checkpoint.size} bytes, holds no weights", checkpoint.step)
 
 
-class CheckpointsWhole(_OfCheckpoints):
+class CheckpointsWhole(Check):
     """Each checkpoint has the tensors of the first weights, or of the checkpoint before."""
 
     name, needs = "checkpoints_incomplete", "two checkpoints, or the first weights"
     source = "a model keeps its tensors and their shapes"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        self.newest = checkpoint.step
-        before = self.job.weights.get("initial") or self.before
+        before = self.job.weights.get("initial") or _before(self.job, checkpoint)
         if checkpoint.refused or before is None or before.refused or not checkpoint.tensors:
             return
         self.judged = True
@@ -106,10 +95,10 @@ class CheckpointsWhole(_OfCheckpoints):
             self.refute(f"{checkpoint.name} has other shapes of {_named(other)}", checkpoint.step)
 
 
-class CheckpointsFinite(_OfCheckpoints):
+class CheckpointsFinite(Check):
     """The weights of each checkpoint are finite."""
 
-    name = "checkpoints_not_finite"
+    name, needs = "checkpoints_not_finite", "checkpoints"
     source = "a NaN never becomes a number again"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -120,7 +109,7 @@ class CheckpointsFinite(_OfCheckpoints):
             self.refute(f"{checkpoint.name} has numbers that are not finite in {_named(bad)}", checkpoint.step)
 
 
-class CheckpointsMoved(_OfCheckpoints):
+class CheckpointsMoved(Check):
     """Each tensor has moved since the first weights."""
 
     name, needs = "checkpoints_unmoved", "the first weights"
@@ -139,15 +128,14 @@ class CheckpointsMoved(_OfCheckpoints):
             self.refute(f"{checkpoint.name}: {_named(still)} as in the first weights", checkpoint.step)
 
 
-class CheckpointsNew(_OfCheckpoints):
+class CheckpointsNew(Check):
     """No checkpoint holds the weights of the one before."""
 
     name, needs = "checkpoints_stale", "two checkpoints"
     source = "the steps between two checkpoints move weights"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        self.newest = checkpoint.step
-        before = self.before
+        before = _before(self.job, checkpoint)
         if checkpoint.refused or before is None or before.step == INITIAL or not checkpoint.tensors:
             return
         self.judged = True
@@ -155,7 +143,7 @@ class CheckpointsNew(_OfCheckpoints):
             self.refute(f"{checkpoint.name} holds the weights of step {before.step}", checkpoint.step)
 
 
-class CheckpointsByRate(_OfCheckpoints):
+class CheckpointsByRate(Check):
     """AdamW moved the weights by about the learning rate in each step."""
 
     name, needs = "checkpoints_off_rate", "optimizer=adamw, learning_rate, and two checkpoints or the first weights"
@@ -225,13 +213,6 @@ class WeightsMove(Check):
         self.judged = True
         if before["sums"] == sums["sums"] and not self.found:
             self.refute(f"all weights are as they were after step {before['step']}", sums["step"])
-
-
-def _elements(tensor: Any) -> int:
-    count = 1
-    for size in tensor[_SHAPE]:
-        count *= size
-    return count
 
 
 def _trained(job: JobState, names: Any) -> list[str]:

@@ -19,8 +19,10 @@ from harness.base import toml
 from harness.contract import Contract, ContractError
 from harness.contract.other_subject import Subject
 from harness.contract.project import Project, ProjectError
+from harness.machine.host import Host
 from harness.running.request import RunRequest
 from harness.tools.watch.checks import CHECKS, measured
+from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 
 __all__ = ["Claim", "claims_of", "job_claim"]
@@ -57,8 +59,9 @@ def _losses(job: JobState) -> dict[str, Any]:
     return dict(zip(_LOSSES, (losses[0], sum(last) / len(last)), strict=True))
 
 
-def job_claim(contract: Contract, command: str, device: str) -> Claim:
+def job_claim(contract: Contract, given: Given, host: Host, command: str) -> Claim:
     """Return the claim on the job itself."""
+    device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
     return Claim(contract, RunRequest([contract], device=device, command=command), None)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from harness.cli.options import value_of
+
 __all__ = ["Given", "given_of"]
 
 
@@ -71,7 +73,7 @@ class Given:
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Given:
         """Reverse `texts`. Raises ValueError as `given_of` does."""
-        return given_of({name: _value(text) for name, _, text in (text.partition("=") for text in texts)})
+        return given_of({name: value_of(text) for name, _, text in (text.partition("=") for text in texts)})
 
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -106,10 +108,3 @@ def given_of(values: Mapping[str, Any]) -> Given:
         else:
             chosen[name] = float(value)
     return replace(Given(), **chosen)
-
-
-def _value(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text

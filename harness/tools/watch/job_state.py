@@ -20,7 +20,6 @@ usage       readings of the machine, by the columns of `harness.machine.telemetr
 driver      `file`, `offset` of the recorder's file; new in it: processes `started` and `ready`, how many images were
             `loaded`, `images` that must be compiled, allocations `refused`, what is `unseen`; all `launches` so far
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
-tick        nothing but the time
 ended       `status`, None if it is unknown; `how`
 refuted     `check`, `step`, `why`: what the watcher found
 sealed      `claim`, `clauses`, `bundle`
@@ -221,14 +220,10 @@ class JobState:
         return bool(self.how)
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether the recorder of the CUDA driver is followed."""
-        return bool(self.description.get("recorder"))
-
-    @property
     def sees_driver(self) -> bool:
         """Whether the recorder observes all requests of the job's processes to the CUDA driver."""
-        return self.is_recorded and self.driver["ready"] > 0 and not self.driver["unseen"]
+        is_recorded = bool(self.description.get("recorder"))
+        return is_recorded and self.driver["ready"] > 0 and not self.driver["unseen"]
 
     @property
     def launched(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from harness.report.messages.number_text import duration
 from harness.report.terminal.printing import Table
 from harness.tools.html.plot import Figure, Line, drawn
 from harness.tools.html.templating import Section, document_page
 from harness.tools.watch.job_state import JobState
-from harness.tools.watch.text import cost_text, duration_text, first_refutations, rest_seconds
+from harness.tools.watch.text import cost_text, first_refutations, rest_seconds
 
 __all__ = ["watch_page"]
 
@@ -44,7 +45,7 @@ def _refutations(job: JobState) -> Iterator[str | Table]:
             (
                 first.check,
                 str(first.step),
-                duration_text(first.at),
+                duration(first.at),
                 first.why + more,
                 cost_text(job, rest) if rest else "",
             )
@@ -73,7 +74,7 @@ def _checkpoints(job: JobState) -> Table:
         rows.append(
             (
                 str(step),
-                duration_text(checkpoint.at),
+                duration(checkpoint.at),
                 f"{checkpoint.size:,}",
                 checkpoint.refused or str(len(checkpoint.tensors)),
             )

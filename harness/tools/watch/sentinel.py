@@ -101,8 +101,7 @@ class Sentinel:
                "root": str(self._project.root), "is_local": True, "is_ours": True, "recorder": "", "roles": [],
                "orders": {"without": []}}  # fmt: skip
         contract = contract_of(job, self._given, None, self._facts.path, self._project.root)
-        device = "cuda" if self._given.device == "cuda" and host.gpus else "cpu"
-        claim = job_claim(contract, f"python {sys.argv[0]}", device)
+        claim = job_claim(contract, self._given, host, f"python {sys.argv[0]}")
         self._judge = Judge(self._project, host, evidence, [claim], {})
         self._add(job)
 

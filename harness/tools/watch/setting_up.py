@@ -188,8 +188,7 @@ def _prepared(
     contract = contract_of(job, given, trainer, facts.path, project.root)
     command = f"harness watch --resume {state}"
     sources, of = _sources(trainer, project, values, given)
-    device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
-    claims = [job_claim(contract, command, device), *claims_of(project, of, command, given.device or "cpu")]
+    claims = [job_claim(contract, given, host, command), *claims_of(project, of, command, given.device or "cpu")]
     judge = Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
     output, folder = values["output"], Path(job["folder"]) if job["folder"] else None
 

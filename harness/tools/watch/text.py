@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.report.messages.number_text import counted
+from harness.report.messages.number_text import counted, duration
 from harness.tools.watch.job_state import JobState, Refutation
 
 __all__ = [
     "cost_text",
-    "duration_text",
     "first_refutations",
     "place_line",
     "refuted_line",
@@ -45,23 +44,16 @@ def saved_gpu_seconds(job: JobState) -> float:
     return (rest_seconds(job, job.step, job.at) or 0.0) * gpus_of(job) if job.is_over and job.was_ended else 0.0
 
 
-def duration_text(seconds: float) -> str:
-    """Return a duration in its usual unit."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def cost_text(job: JobState, seconds: float) -> str:
     """Return a duration of a job as text, with its GPU-hours if it has a GPU."""
     gpus = gpus_of(job)
-    return duration_text(seconds) + (f", {gpus * seconds / 3600:.2f} GPU-hours" if gpus else "")
+    return duration(seconds) + (f", {gpus * seconds / 3600:.2f} GPU-hours" if gpus else "")
 
 
 def summary(job: JobState) -> Iterator[str]:
     """Yield a line on the job, one for each check that refuted it, and one on the checks that were not judged."""
     ended = f"the job {job.how}" if job.is_over else "the job runs"
-    yield f"{job.description.get('name', 'job')}: {counted(job.step, 'step')} in {duration_text(job.at)}; {ended}"
+    yield f"{job.description.get('name', 'job')}: {counted(job.step, 'step')} in {duration(job.at)}; {ended}"
     for first, more in first_refutations(job):
         yield f"  {first.check}: refuted at {_place(job, first)}: {first.why}{more}"
         seconds = rest_seconds(job, first.step, first.at)
@@ -95,7 +87,7 @@ def _place(job: JobState, refutation: Refutation) -> str:
 def place_line(job: JobState) -> str:
     """Return the progress of a job."""
     asked = f"/{job.given.steps}" if job.given.steps else ""
-    return f"step {job.step}{asked} after {duration_text(job.at)}"
+    return f"step {job.step}{asked} after {duration(job.at)}"
 
 
 def refuted_line(job: JobState) -> str:

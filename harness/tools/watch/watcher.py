@@ -66,11 +66,11 @@ class Orders(JsonDataclass):
 
 @dataclass(frozen=True)
 class Readers:
-    """The sources of facts; None for a missing one."""
+    """The sources of facts; None for one that the job does not have."""
 
     log: LogFollower
     checkpoints: CheckpointReader | None
-    machine: MachineReader | None
+    machine: MachineReader
     process: JobProcess | None
     driver: DriverFollower | None
 
@@ -196,8 +196,7 @@ class Watcher:
         if self.now < self._sample_at and not now:
             return
         before, at = time.thread_time(), self.now
-        machine = self.readers.machine
-        self.add(machine.sample(at) if machine is not None else {"fact": "tick", "at": at})
+        self.add(self.readers.machine.sample(at))
         self._sample_at = at + max(self.orders.sample_every, (time.thread_time() - before) / _SHARE)
 
     def _read_rest(self) -> None:

@@ -272,7 +272,7 @@ def test_the_summary_says_what_the_rest_would_have_cost() -> None:
     lines = [*summary(state_of(facts(act()), Given(steps=100, device="cuda")))]
     [place] = [line for line in lines if "losses_not_finite: refuted" in line]
     assert "second 18000.0 (step 4, 4.0% of the steps)" in place  # its line is complete when the next one comes
-    assert lines[lines.index(place) + 1].endswith("another 96.0 h, 768.00 GPU-hours")
+    assert lines[lines.index(place) + 1].endswith("another 96 h 0 min, 768.00 GPU-hours")
 
 
 def test_hours_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,13 +295,13 @@ def test_a_half_line_is_removed(tmp_path: Path) -> None:
     """The next watcher appends after the last whole fact."""
     path = tmp_path / FACTS
     with FactFile(path) as facts:
-        facts.append({"fact": "tick", "at": 1.0})
+        facts.append({"fact": "seen", "at": 1.0})
     with path.open("a") as file:
-        file.write('{"fact":"tick","a')
-    assert facts_in(path) == ({"fact": "tick", "at": 1.0},)
+        file.write('{"fact":"seen","a')
+    assert facts_in(path) == ({"fact": "seen", "at": 1.0},)
     with FactFile(path) as facts:
-        assert facts.earlier == ({"fact": "tick", "at": 1.0},)
-        facts.append({"fact": "tick", "at": float("nan")})
+        assert facts.earlier == ({"fact": "seen", "at": 1.0},)
+        facts.append({"fact": "seen", "at": float("nan")})
     assert len(facts_in(path)) == 2
     assert facts_in(path)[1]["at"] != facts_in(path)[1]["at"]
 

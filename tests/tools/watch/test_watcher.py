@@ -59,7 +59,7 @@ def test_no_job_runs_that_no_fact_names(tmp_path: Path) -> None:
     assert (tmp_path / "status").read_text() == ""
 
 
-@pytest.mark.parametrize("fails", [{"refuted"}, {"output", "usage", "tick", "broken", "ended"}])
+@pytest.mark.parametrize("fails", [{"refuted"}, {"output", "usage", "broken", "ended"}])
 def test_a_full_disk_kills_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: set[str]) -> None:
     """Facts that cannot be written are told, and the job, though it is refuted, goes on to its end."""
     append, said = FactFile.append, list[str]()
