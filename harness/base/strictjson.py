@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,9 +198,14 @@ def _number(digits: str, kind: type[int] | type[float], refuse: _Refuse) -> Any:
 
 
 def _pointer_to(refused: _Refused, value: Any) -> str:
-    for steps, item in _walk(value):
+    """Return the pointer to a refused value. The stack is explicit, because `value` can be nested deeply."""
+    pending: list[tuple[str, Any]] = [("", value)]
+    while pending:
+        place, item = pending.pop()
         if item is refused:
-            return pointer(*steps)
+            return place
+        inner: Any = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+        pending.extend((place + pointer(key), child) for key, child in inner)
     return ""
 
 
@@ -218,12 +223,3 @@ def is_deep(value: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def _walk(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    pending: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
-    while pending:
-        steps, item = pending.pop()
-        yield steps, item
-        inner: Any = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
-        pending.extend(((*steps, key), child) for key, child in inner)
