@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -82,11 +81,11 @@ def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
     for name, cell in measured.items():
         why = due_text.of_cell(cell)
         yield f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}", cell.status
-        yield f"      {_shortest(cell.bundle)}", None
+        yield f"      {due_text.place(cell.bundle)}", None
         for text, bundle in set_aside(cell):
             yield f"      set aside: {text}", None
             if bundle is not None:
-                yield f"        {_shortest(bundle)}", None
+                yield f"        {due_text.place(bundle)}", None
     for other in claim.others:
         yield f"    {other.status}  {printable(other.subject)}: {_short(other)}", other.status
     unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
@@ -96,7 +95,7 @@ def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
 
 def unreadable_line(unreadable: Unreadable) -> str:
     """Return the line for a bundle whose record cannot be read or is unsound."""
-    return f"{_shortest(unreadable.path)}: {unreadable.reason}"
+    return f"{due_text.place(unreadable.path)}: {unreadable.reason}"
 
 
 def totals(claims: Sequence[ClaimStatus]) -> str:
@@ -218,7 +217,3 @@ def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-
-
-def _shortest(path: Path | None) -> str:
-    return os.path.relpath(path) if path is not None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from harness.base.vocabulary import Verdict
 from harness.evidence.claim_status import Cell, Note
@@ -13,7 +14,7 @@ from harness.report.messages.number_text import counted
 from harness.running.events import ClaimPassedOver
 from harness.running.stale_selection import Because, Due
 
-__all__ = ["elsewhere_lines", "lines", "of_cell", "passed_over"]
+__all__ = ["elsewhere_lines", "lines", "of_cell", "passed_over", "place"]
 
 
 def of_cell(cell: Cell) -> str:
@@ -52,13 +53,15 @@ def passed_over(due: Due) -> Iterator[ClaimPassedOver]:
         yield ClaimPassedOver(contract.id, Verdict.FAIL, _falsified(cell), cell.is_news)
     for contract, cell in due.covered:
         why = f": {of_cell(cell)}" if cell.is_news else ""
-        yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
+        yield ClaimPassedOver(
+            contract.id, Verdict.PASS, f"not due: {cell.status} by {place(cell.bundle)}{why}", cell.is_news
+        )
     for contract, why in due.elsewhere:
         yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
 
 
 def _falsified(cell: Cell) -> str:
-    return f"FALSIFIED by {_place(cell)}: {of_cell(cell)}"
+    return f"FALSIFIED by {place(cell.bundle)}: {of_cell(cell)}"
 
 
 def _because(because: Because) -> str:
@@ -71,6 +74,6 @@ def _because(because: Because) -> str:
     return f"{because.cell.status}: {of_cell(because.cell)}"
 
 
-def _place(cell: Cell) -> str:
-    """Return the path of the deciding bundle, relative to the working directory."""
-    return "" if cell.bundle is None else os.path.relpath(cell.bundle)
+def place(bundle: Path | None) -> str:
+    """Return the path of a bundle, relative to the working directory; empty for None."""
+    return "" if bundle is None else os.path.relpath(bundle)
