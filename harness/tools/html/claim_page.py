@@ -100,21 +100,18 @@ def measurements_of(record: Record) -> dict[str, tuple[float, str]]:
     A measurement has its name in the contract (`final_loss`). For a list, a clause reports only the item nearest to its
     bound, so the name is that of the clause (`losses[].maximum`).
     """
-    return dict(_measured(record))
-
-
-def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
-    units: dict[str, str] = {}
+    measured: dict[str, tuple[float, str]] = {}
+    by_rules: dict[str, tuple[float, str]] = {}
     for clause in record.clauses:
         if isinstance(clause.value, Mapping):
             read = clause.value if clause.bound is not None and clause.bound.keyword == RULE else {}
             for name, value in read.items():
-                if is_number(value) and name not in units:
-                    yield name, (value, "")
+                if is_number(value):
+                    by_rules[name] = value, ""
         elif is_number(clause.value) and not clause.id.startswith("resolved."):
             place, _, keyword = clause.id.rpartition(".")
             items = "[]" in place or "{}" in place
             name = clause.id if items or clause.id.startswith("residency.") else place
-            if name and name not in units and not (items and keyword == "type"):
-                units[name] = clause.unit
-                yield name, (clause.value, clause.unit)
+            if name and not (items and keyword == "type"):
+                measured.setdefault(name, (clause.value, clause.unit))
+    return measured | {name: value for name, value in by_rules.items() if name not in measured}
