@@ -42,43 +42,34 @@ from harness.tools.html.templating import GENERATOR, compiled
 from harness.tools.report_text import asked, why
 from harness.tools.text_report import contracts_of
 
-__all__ = ["INDEX", "SiteError", "about", "check", "pages", "write"]
+__all__ = ["INDEX", "about", "check", "pages", "write"]
 
 about = "a static site into the folder TARGET"
 INDEX = "index.html"
 _MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
 
 
-class SiteError(OSError):
-    """The folder cannot take the pages. The text says why, and what to do."""
-
-
 def check(folder: Path) -> None:
     """Make the folder, and check that it can take the pages. Call it before you verify thousands of bundles.
 
     Raises:
-        SiteError: the folder is a file, has an index that another program wrote, or cannot be written.
+        OSError: the folder is a file, has an index that another program wrote, or cannot be written.
     """
     index = folder / INDEX
-    try:
-        if folder == STDOUT:
-            raise SiteError("pages need a folder; standard output takes one file")
-        if folder.is_file():
-            raise SiteError(f"{folder} is a file; name a folder, which the pages are written into")
-        if index.is_symlink() or (index.exists() and not _is_ours(index)):
-            raise SiteError(f"{index} is there already and was not written by `harness report`; name another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-    except SiteError:
-        raise
-    except OSError as error:
-        raise _unusable(folder, error) from error
+    if folder == STDOUT:
+        raise OSError("pages need a folder; standard output takes one file")
+    if folder.is_file():
+        raise OSError(f"{folder} is a file; name a folder, which the pages are written into")
+    if index.is_symlink() or (index.exists() and not _is_ours(index)):
+        raise OSError(f"{index} is there already and was not written by `harness report`; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def write(evidence: Evidence, target: Path) -> Path:
     """Write the site into a folder, and return its index. On a terminal, a line shows how many pages are done.
 
     Raises:
-        SiteError: see `pages`.
+        OSError: see `pages`.
     """
     with progress_line("writing pages") as watch:
         pages(evidence.verifications, target, evidence.against, evidence.project, watch=watch)
@@ -106,39 +97,36 @@ def pages(
         watch: called with the number of written pages and of all pages.
 
     Raises:
-        SiteError: the folder has an index that another program wrote, or cannot be written.
+        OSError: the folder has an index that another program wrote, or cannot be written.
     """
     check(folder)
-    try:
-        earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
-        stated = contracts_of(verifications, project)
-        entries: list[ListedBundle] = []
-        shown_at: dict[Path, ListedBundle] = {}
-        taken: set[str] = set()
-        held = list(asked(against))
-        name = _name(project) if project else ""
-        for done, (page, shown) in enumerate(_shown(verifications, name, held, stated, limits or Limits()), 1):
-            entry = replace(shown, page=_free(shown.page, taken))
-            write_file(folder / entry.page, page)
-            entries.append(entry)
-            if entry.verification.accepted:
-                shown_at[entry.verification.path.absolute()] = entry
-            if watch is not None:
-                watch(done, len(verifications))
-        entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
-        counting = [entry for bundle in shown_at for entry in read(bundle).entries]
-        table = index_page.matrix(project, [*stated.values()], counting, shown_at)
-        for row in table.claims:
-            if row.page:
-                own = [entry for entry in entries if entry.id == row.id]
-                write_file(folder / row.page, claim_page.render(name, row, table, own))
-        jobs = [*running_jobs(project)] if project else []
-        write_file(folder / INDEX, index_page.render(name, entries, table, held, jobs))
-        written = {folder / entry.page for entry in entries} | {folder / row.page for row in table.rows if row.page}
-        for path in sorted(earlier - written):
-            path.unlink()
-    except OSError as error:
-        raise _unusable(folder, error) from error
+    earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
+    stated = contracts_of(verifications, project)
+    entries: list[ListedBundle] = []
+    shown_at: dict[Path, ListedBundle] = {}
+    taken: set[str] = set()
+    held = list(asked(against))
+    name = _name(project) if project else ""
+    for done, (page, shown) in enumerate(_shown(verifications, name, held, stated, limits or Limits()), 1):
+        entry = replace(shown, page=_free(shown.page, taken))
+        write_file(folder / entry.page, page)
+        entries.append(entry)
+        if entry.verification.accepted:
+            shown_at[entry.verification.path.absolute()] = entry
+        if watch is not None:
+            watch(done, len(verifications))
+    entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
+    counting = [entry for bundle in shown_at for entry in read(bundle).entries]
+    table = index_page.matrix(project, [*stated.values()], counting, shown_at)
+    for row in table.claims:
+        if row.page:
+            own = [entry for entry in entries if entry.id == row.id]
+            write_file(folder / row.page, claim_page.render(name, row, table, own))
+    jobs = [*running_jobs(project)] if project else []
+    write_file(folder / INDEX, index_page.render(name, entries, table, held, jobs))
+    written = {folder / entry.page for entry in entries} | {folder / row.page for row in table.rows if row.page}
+    for path in sorted(earlier - written):
+        path.unlink()
     return entries
 
 
@@ -147,10 +135,6 @@ def _name(project: Project) -> str:
     settings = toml.load(project.root / "pyproject.toml")
     about = settings.get("project", {})
     return str(about.get("name", project.root.name) if isinstance(about, dict) else project.root.name)
-
-
-def _unusable(folder: Path, error: OSError) -> SiteError:
-    return SiteError(f"{folder} cannot take the pages: {error.strerror or error}; name another folder")
 
 
 def _shown(
