@@ -82,9 +82,9 @@ def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:
         "forced_failures": 23,
     }  # fmt: skip
     ran = stated(file.read_text().splitlines())
-    cells = ran["tests/test_toy.py::test_collapsed"].cells
+    cells = ran["tests/test_toy.py::test_collapsed"]
     assert sorted(cells) == sorted(f"contextuals={c}, head_dim={d}" for c in (0, 4) for d in (32, 64, 128))
-    assert ran["tests/test_toy.py::test_returns_early"].cells == {"place=near": (3, 3), "place=far": (3, 3)}
+    assert ran["tests/test_toy.py::test_returns_early"] == {"place=near": (3, 3), "place=far": (3, 3)}
 
 
 def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
