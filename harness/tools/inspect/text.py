@@ -97,13 +97,8 @@ def _short(number: float | None) -> str:
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
-    counts = {
-        "equal": len(comparison.equal),
-        "changed": len(comparison.changed),
-        "missing": len(comparison.missing),
-        "extra": len(comparison.extra),
-    }
-    summary = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    kinds = ("equal", "changed", "missing", "extra")
+    summary = ", ".join(f"{len(getattr(comparison, kind)):,} {kind}" for kind in kinds)
     yield f"against {comparison.other.path}: {summary}"
     for name in comparison.missing:
         yield f"  missing  {name}"

@@ -51,23 +51,17 @@ class _Dispatch:
     """Whether the job was asked to end."""
 
 
+@dataclass
 class Dispatcher:
     """Runs every claim as a job of its own."""
 
-    def __init__(
-        self,
-        submit: Callable[[Contract], Job],
-        unmeasured: Unmeasured,
-        judged: Judged,
-        emit: events.Handler,
-        remark: Callable[[str], None],
-    ) -> None:
-        """Args:
-        submit: submits the job of a claim; raises OSError if that fails.
-        remark: takes each line of a job that is not an event.
-        """
-        self._submit, self._unmeasured, self._judged = submit, unmeasured, judged
-        self._emit, self._remark = emit, remark
+    submit: Callable[[Contract], Job]
+    """Submits the job of a claim; raises OSError if that fails."""
+    unmeasured: Unmeasured
+    judged: Judged
+    emit: events.Handler
+    remark: Callable[[str], None]
+    """Takes each line of a job that is not an event."""
 
     def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. After an interruption, running jobs seal what they measured; the others are cancelled."""
@@ -75,7 +69,7 @@ class Dispatcher:
         dispatches = [_Dispatch(contract) for contract in request.contracts]
         room = threading.BoundedSemaphore(_MOST_JOBS)
         with Interruption() as interruption:
-            self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
+            self.emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
             for dispatch in dispatches:
                 threading.Thread(target=self._follow, args=(dispatch, room, interruption), daemon=True).start()
             try:
@@ -87,7 +81,7 @@ class Dispatcher:
                         dispatch.job.cancel()
             took = time.monotonic() - started
             finished = events.RunFinished(len(request.contracts), tuple(records), took, interruption.requested)
-            self._emit(finished)
+            self.emit(finished)
         return finished
 
     def _follow(self, dispatch: _Dispatch, room: threading.BoundedSemaphore, interruption: Interruption) -> None:
@@ -101,13 +95,13 @@ class Dispatcher:
                     raise NoEventError(f"{event} is of another claim")
                 dispatch.events.put(event)
             except NoEventError:
-                self._remark(line.rstrip("\n"))
+                self.remark(line.rstrip("\n"))
 
         with room:
             try:
                 if not interruption.requested:
-                    dispatch.job = self._submit(dispatch.contract)
-                    dispatch.status = dispatch.job.follow(on_line, self._remark)
+                    dispatch.job = self.submit(dispatch.contract)
+                    dispatch.status = dispatch.job.follow(on_line, self.remark)
             except Exception as error:  # otherwise the main thread would never learn of it
                 dispatch.trouble = f"the job cannot be followed: {described(error)}"
             finally:
@@ -133,7 +127,7 @@ class Dispatcher:
             if isinstance(event, events.ClaimEnded):
                 ended = event  # the last bundle counts
             else:
-                self._emit(event)
+                self.emit(event)
         if ended is None and interruption.requested:
             return []
         reason = dispatch.trouble or (dispatch.job.ended_by() if dispatch.job else "no job was submitted")
@@ -144,14 +138,14 @@ class Dispatcher:
                 reason = str(error)
             else:
                 for trial in judged.trials:
-                    self._emit(trial)
+                    self.emit(trial)
                 finished = _explained(judged.finished, dispatch, interruption)
-                self._emit(finished)
+                self.emit(finished)
                 return [finished.record]
-        plan, finished = self._unmeasured(dispatch.contract, request, reason)
+        plan, finished = self.unmeasured(dispatch.contract, request, reason)
         if not planned:
-            self._emit(plan)
-        self._emit(finished)
+            self.emit(plan)
+        self.emit(finished)
         return [finished.record]
 
     def _seen(self, contract: Contract, run: str) -> JudgedBundle:
@@ -159,7 +153,7 @@ class Dispatcher:
         deadline = time.monotonic() + _VISIBLE_SECONDS
         while True:
             try:
-                return self._judged(contract, run)
+                return self.judged(contract, run)
             except FileNotFoundError as error:
                 if time.monotonic() >= deadline:
                     raise BundleRefused(

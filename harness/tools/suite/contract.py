@@ -79,10 +79,7 @@ def contract_of(settings: SuiteSettings, planted: Mapping[str, str]) -> dict[str
             }
         },
         "observation": _observation(settings),
-        "mutants": [
-            *(_mutant(kind, function, settings) for kind, function in planted.items()),
-            *_hidden_failures(settings),
-        ],
+        "mutants": _mutants(settings, planted),
         "sources": [{"uri": settings.source, "locator": " ".join(settings.paths)}],
     }
 
@@ -120,31 +117,24 @@ def _observation(settings: SuiteSettings) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "examples": [example]}
 
 
-def _mutant(kind: str, function: str, settings: SuiteSettings) -> dict[str, Any]:
-    changed: dict[str, Any] = {"rounds": int(kind == "failures-caught")}
-    if settings.mutate:
-        changed["mutate"] = []
-    lines = [line for line in settings.tests if line.startswith(f"{function}: ")]
+def _mutants(settings: SuiteSettings, planted: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a mutant for each kind of defect, and one that kills no mutant of the code if survivors are limited."""
+    mutants = []
+    for kind, function in planted.items():
+        tests = [line for line in settings.tests if line.startswith(f"{function}: ")]
+        without_code: dict[str, Any] = {"mutate": []} if settings.mutate else {}
+        mutants.append(_mutant(kind, function, tests=tests, rounds=int(kind == "failures-caught"), **without_code))
+    if settings.most_survivors is not None:
+        mutants.append(_mutant(weakened.HIDDEN, "", rounds=0, most_mutants=3))
+    return mutants
+
+
+def _mutant(kind: str, function: str, **parameters: Any) -> dict[str, Any]:
+    fault = weakened.FAULTS[kind]
     return {
         "id": kind,
         "subject": "harness.tools.suite.session:of_project",
-        "parameters": {"fault": kind, "fault_function": function, "tests": lines, **changed},
-        "violates": [weakened.FAULTS[kind].violates],
-        "defect": f"{weakened.FAULTS[kind].defect}: {function}",
+        "parameters": {"fault": kind, "fault_function": function, **parameters},
+        "violates": [fault.violates],
+        "defect": f"{fault.defect}: {function}" if function else fault.defect,
     }
-
-
-def _hidden_failures(settings: SuiteSettings) -> list[dict[str, Any]]:
-    """Return the mutant suite that kills no mutant of the code, if the contract limits the share of survivors."""
-    if settings.most_survivors is None:
-        return []
-    fault = weakened.FAULTS[weakened.HIDDEN]
-    return [
-        {
-            "id": weakened.HIDDEN,
-            "subject": "harness.tools.suite.session:of_project",
-            "parameters": {"fault": weakened.HIDDEN, "fault_function": "", "rounds": 0, "most_mutants": 3},
-            "violates": [fault.violates],
-            "defect": fault.defect,
-        }
-    ]

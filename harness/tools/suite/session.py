@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import final
@@ -30,28 +31,21 @@ _ALWAYS = ("-p", "harness.tools.suite.plugin", "-q", "--assert=rewrite", "--tb=l
 
 
 @final
+@dataclass(eq=False)
 class Suite:
     """Tests below a folder, as pytest runs them there."""
 
-    def __init__(
-        self,
-        root: Path,
-        arguments: Sequence[str],
-        workspace: Path,
-        environment: Mapping[str, str] | None = None,
-        fault: Mapping[str, str] | None = None,
-    ) -> None:
-        """Args:
-        root: the folder in which pytest runs.
-        arguments: of pytest.
-        workspace: a folder for what sessions write; it is made.
-        environment: further variables.
-        fault: a defect that is planted in the suite: see `harness.tools.suite.weakened`.
-        """
-        self.root = root
-        self._arguments, self._workspace, self._environment = arguments, workspace, environment or {}
-        self._fault = fault
-        self._sessions = 0
+    root: Path
+    """The folder in which pytest runs."""
+    arguments: Sequence[str]
+    """Of pytest."""
+    workspace: Path
+    """A folder for what sessions write; it is made."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Further variables."""
+    fault: Mapping[str, str] | None = None
+    """A defect that is planted in the suite: see `harness.tools.suite.weakened`."""
+    _sessions: int = field(default=0, init=False)
 
     def run(
         self,
@@ -68,7 +62,7 @@ class Suite:
         Raises:
             NotMeasured: there is no pytest.
         """
-        command, ledger = self.session(self._arguments, {"forced": forced, "traced": traced})
+        command, ledger = self.session(self.arguments, {"forced": forced, "traced": traced})
         try:
             return read_ledger(ledger, completed(command, speaks=True).returncode)  # the time limit is the trial's
         except Stopped as error:
@@ -78,7 +72,7 @@ class Suite:
 
     def only(self, tests: Iterable[str]) -> list[str]:
         """Return a command that runs tests by their ids, from any folder, and exits with 0 if all of them pass."""
-        return self.session([*self._arguments, "-x"], {"forced": dict.fromkeys(tests)})[0]
+        return self.session([*self.arguments, "-x"], {"forced": dict.fromkeys(tests)})[0]
 
     def passes(self, tests: Iterable[str]) -> bool:
         """Whether all of these tests pass."""
@@ -90,8 +84,8 @@ class Suite:
     def weakened(self, fault: Mapping[str, str]) -> Suite:
         """Return the suite with a defect planted in it. If that is in one file, only its tests run."""
         file = fault["function"].partition("::")[0]
-        arguments = [file] if (self.root / file).is_file() else self._arguments
-        return Suite(self.root, arguments, self._workspace, self._environment, fault)
+        arguments = [file] if (self.root / file).is_file() else self.arguments
+        return Suite(self.root, arguments, self.workspace, self.environment, fault)
 
     def copied(self, copy: Path, imported: Iterable[Path], workspace: Path) -> Suite:
         """Return the suite of a copy of its folder.
@@ -104,23 +98,23 @@ class Suite:
             path = Path(text)
             return str(copy / path.relative_to(self.root)) if path.is_relative_to(self.root) else text
 
-        inherited = self._environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        inherited = self.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         search = [*map(str, imported), *filter(None, inherited.split(os.pathsep))]
-        environment = {**self._environment, "PYTHONPATH": os.pathsep.join(map(moved, search))}
-        return Suite(copy, [*map(moved, self._arguments)], workspace, environment, self._fault)
+        environment = {**self.environment, "PYTHONPATH": os.pathsep.join(map(moved, search))}
+        return Suite(copy, [*map(moved, self.arguments)], workspace, environment, self.fault)
 
     def session(self, arguments: Sequence[str], settings: JsonObject) -> tuple[list[str], Path]:
         """Return a command that runs pytest in the suite's folder, and the ledger that it writes."""
         if find_spec("pytest") is None:
             raise NotMeasured("pytest is not installed here; install it beside the harness")
         self._sessions += 1
-        place = self._workspace / f"session-{self._sessions}"
+        place = self.workspace / f"session-{self._sessions}"
         place.mkdir(parents=True)
         ledger = place / "ledger.jsonl"
-        document = {**settings, "fault": self._fault, "ledger": str(ledger)}
+        document = {**settings, "fault": self.fault, "ledger": str(ledger)}
         (place / "settings.json").write_text(json.dumps(document), encoding="utf-8")
         ledger.touch()
-        variables = _environment({**self._environment, SETTINGS: str(place / "settings.json")})
+        variables = _environment({**self.environment, SETTINGS: str(place / "settings.json")})
         loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ | variables
         alone = ["-n0"] if loads and find_spec("xdist") else []
         there = ["sh", "-c", 'cd "$0" && exec env -u PYTEST_ADDOPTS "$@"', str(self.root)]
