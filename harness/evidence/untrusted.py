@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -14,7 +13,7 @@ from harness.base.beneath import Beneath
 from harness.base.regular_file import CHUNK
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
 
-__all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
+__all__ = ["Listing", "TooLarge", "digest", "read", "scan"]
 
 
 class TooLarge(ValueError):
@@ -87,26 +86,19 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
 
 
 def digest(root: Path, name: str, copy: IO[bytes] | None = None) -> str:
-    """Return the sha256 of a file, and write its content to `copy`; raises OSError and TooLarge like `chunks`."""
-    hashed = hashlib.sha256()
-    for chunk in chunks(root, name):
-        hashed.update(chunk)
-        if copy is not None:
-            copy.write(chunk)
-    return hashed.hexdigest()
-
-
-def chunks(root: Path, name: str) -> Iterator[bytes]:
-    """Yield the content of a file in pieces.
+    """Return the sha256 of a file, and write its content to `copy`.
 
     Raises:
         OSError: like `read`.
         TooLarge: it has more than `bundle_layout.LARGEST_BUNDLE` bytes.
     """
-    total = 0
+    total, hashed = 0, hashlib.sha256()
     with Beneath(root, name).opened() as file:
         while chunk := file.read(CHUNK):
             total += len(chunk)
             if total > LARGEST_BUNDLE:
                 raise TooLarge(f"has more than {LARGEST_BUNDLE} bytes")
-            yield chunk
+            hashed.update(chunk)
+            if copy is not None:
+                copy.write(chunk)
+    return hashed.hexdigest()

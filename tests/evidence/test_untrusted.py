@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.base.beneath import Beneath
 from harness.evidence import untrusted
-from harness.evidence.untrusted import Listing, TooLarge, chunks, digest, read, scan
+from harness.evidence.untrusted import Listing, TooLarge, digest, read, scan
 
 
 def test_a_listing_has_files_refused_entries_and_empty_folders(tmp_path: Path) -> None:
@@ -91,12 +92,13 @@ def test_a_document_is_as_large_as_its_limit_and_no_larger(
 
 
 def test_a_file_is_as_large_as_a_bundle_and_no_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All pieces count, and each is yielded at its place."""
+    """All pieces count, and each is copied in its place."""
     monkeypatch.setattr(untrusted, "CHUNK", 4)
     monkeypatch.setattr(untrusted, "LARGEST_BUNDLE", 10)
     (tmp_path / "one").write_bytes(b"0123456789")
-    assert list(chunks(tmp_path, "one")) == [b"0123", b"4567", b"89"]
-    assert digest(tmp_path, "one") == hashlib.sha256(b"0123456789").hexdigest()
+    copy = io.BytesIO()
+    assert digest(tmp_path, "one", copy) == hashlib.sha256(b"0123456789").hexdigest()
+    assert copy.getvalue() == b"0123456789"
     (tmp_path / "one").write_bytes(b"0123456789A")
     with pytest.raises(TooLarge) as refused:
         digest(tmp_path, "one")
