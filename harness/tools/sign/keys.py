@@ -41,16 +41,17 @@ def generate(path: Path) -> tuple[SSlibKey, Path]:
         KeyRefused: a file exists already (no file is overwritten), or cannot be written.
     """
     require()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
     from securesystemslib.signer import CryptoSigner
 
-    signer = CryptoSigner.generate_ed25519()
+    private = Ed25519PrivateKey.generate()
+    signer = CryptoSigner(private)
+    public_pem = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     public = path.with_name(path.name + ".pub")
     written: list[Path] = []
     try:
-        for place, content, mode in (
-            (path, signer.private_bytes, 0o600),
-            (public, _public_pem(signer.public_key), 0o644),
-        ):
+        for place, content, mode in ((path, signer.private_bytes, 0o600), (public, public_pem, 0o644)):
             with open(place, "xb", opener=partial(os.open, mode=mode)) as file:
                 written.append(place)
                 file.write(content)
@@ -114,15 +115,6 @@ def load_public(path: Path) -> SSlibKey:
         raise KeyRefused(f"{path} is not a public key in PEM: {hint}") from None
     _check_kind(path, key)
     return key
-
-
-def _public_pem(key: SSlibKey) -> bytes:
-    """Return the public half in PEM."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
-    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def signed(payload: bytes, payload_type: str, signer: CryptoSigner) -> dict[str, Any]:
