@@ -142,11 +142,7 @@ class Detail(Worded):
     NOT_BY_KEY = "not by this key", "is not the trusted key's: {key} did not sign this"
     SIGNERS_NOT_TRUSTED = "signers not trusted", "signed in the name of {keys}; none of them was named as trusted"
     NO_KEY_TRUSTED = "no key trusted", "signed in the name of {keys}; --trusted-key says which key you trust"
-    STATES_TOO_MUCH = "states too much", "its statement: has '{name}', which no statement of ours has"
-    STATES_TOO_LITTLE = "states too little", "its statement: lacks '{name}'"
-    OTHER_LENGTH = "other length", "its statement: has {found} items; the bundle makes {expected}"
-    OTHER_STATEMENT = "other statement", "its statement: says {found}; the bundle says {expected}"
-    MORE_STATED = "more stated", "and there is more in it that the bundle does not say"
+    OTHER_STATEMENT = "other statement", "its statement: has {found}; the bundle makes {expected}"
     # what the record does not cover
     CHECKOUT_CHANGED = "checkout changed", "the checkout had changes that are in no commit"
     CHECKOUT_UNKNOWN = "checkout unknown", "it is not known whether the checkout had any: {text}"

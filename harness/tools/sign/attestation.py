@@ -43,9 +43,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from harness.base import schemas, strictjson
@@ -77,7 +78,6 @@ __all__ = [
 ]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-_MOST_DIFFERENCES = 5
 
 
 class AlreadySigned(ValueError):
@@ -129,7 +129,8 @@ def check(
         return _malformed(str(error), error.pointer)
     except strictjson.JsonError as error:
         return _malformed(str(error), "/payload")
-    findings = [*_contradictions(payload, statement(record, contract_subject, sha256(manifest).hexdigest()))]
+    bundle = statement(record, contract_subject, sha256(manifest).hexdigest())
+    findings = [*filter(None, [_difference(payload, bundle, "payload")])]
     made = keys.signers(envelope.payload, PAYLOAD_TYPE, envelope.signatures, trusted)
     for position, (named, by) in enumerate(zip(envelope.names, made, strict=True)):
         if named in trusted and named not in by:
@@ -193,15 +194,6 @@ def _decoded(text: str, where: str) -> bytes:
     return content
 
 
-def _contradictions(payload: Any, bundle: Any) -> Iterator[Finding]:
-    differences = _differences(payload, bundle, ("payload",))
-    for number, difference in enumerate(differences):
-        if number == _MOST_DIFFERENCES:
-            yield finding(Code.FORGED, Detail.MORE_STATED, ATTESTATION)
-            return
-        yield difference
-
-
 def _malformed(text: str, where: str) -> Checked:
     return Checked((finding(Code.INVALID, Detail.PROBLEM, ATTESTATION, where, text=text, remedy=""),))
 
@@ -210,24 +202,28 @@ def _forged(detail: Detail, *steps: str | int, **fields: Any) -> Finding:
     return finding(Code.FORGED, detail, ATTESTATION, pointer(*steps), **fields)
 
 
-def _differences(payload: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
+_NOTHING = object()
+
+
+def _difference(payload: Any, bundle: Any, *steps: str | int) -> Finding | None:
+    """Return the first difference between the signed statement and that of the bundle; None if they are equal."""
+    found, expected = _text(payload), _text(bundle)
+    if found == expected:
+        return None
+    pairs: Iterable[tuple[str | int, Any, Any]]
     if isinstance(payload, dict) and isinstance(bundle, dict):
-        for name in sorted({*payload, *bundle}):
-            if name not in bundle:
-                yield _forged(Detail.STATES_TOO_MUCH, *steps, name, name=name[:80])
-            elif name not in payload:
-                yield _forged(Detail.STATES_TOO_LITTLE, *steps, name, name=name)
-            else:
-                yield from _differences(payload[name], bundle[name], (*steps, name))
+        names = sorted({*payload, *bundle})
+        pairs = ((name, payload.get(name, _NOTHING), bundle.get(name, _NOTHING)) for name in names)
     elif isinstance(payload, list) and isinstance(bundle, list):
-        if len(payload) != len(bundle):
-            yield _forged(Detail.OTHER_LENGTH, *steps, found=len(payload), expected=len(bundle))
-        for position, (one, other) in enumerate(zip(payload, bundle, strict=False)):
-            yield from _differences(one, other, (*steps, position))
-    elif type(payload) is not type(bundle) or payload != bundle:
-        yield _forged(
-            Detail.OTHER_STATEMENT, *steps, found=cut(json.dumps(payload), 120), expected=cut(json.dumps(bundle), 120)
-        )
+        items = enumerate(zip_longest(payload, bundle, fillvalue=_NOTHING))
+        pairs = ((position, one, other) for position, (one, other) in items)
+    else:
+        return _forged(Detail.OTHER_STATEMENT, *steps, found=cut(found, 120), expected=cut(expected, 120))
+    return next(filter(None, (_difference(one, other, *steps, step) for step, one, other in pairs)))
+
+
+def _text(value: Any) -> str:
+    return "nothing" if value is _NOTHING else json.dumps(value, sort_keys=True)
 
 
 def _line(envelope: JsonObject) -> bytes:

@@ -111,7 +111,7 @@ def test_with_a_key_only_what_it_signed_is_accepted(
     assert f"The signatures of trusted keys verify, over every file: {ours}." in pages["ours"]
     assert f"It is not accepted: signed in the name of {theirs}; none of them was named as trusted." in pages["theirs"]
     assert "Sound, with the verdict PASS. These remarks are not accepted: UNSIGNED." in pages["nobodys"]
-    assert "FORGED attestation.intoto.jsonl/payload/predicateType: its statement: says" in pages["forged"]
+    assert "FORGED attestation.intoto.jsonl/payload/predicateType: its statement: has" in pages["forged"]
     assert "Forged attestation" in pages["forged"]
     index = text(folder / "index.html")
     assert "4 bundles: 1 UNSOUND, 2 NOT_ACCEPTED, 1 PASS." in index
