@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CPU",
     "Holder",
-    "Lease",
     "LeaseUnavailable",
     "Memory",
     "WaitInterrupted",
@@ -134,16 +133,6 @@ class Memory:
 _UNSTATED = Memory(0.0, 0.0)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A lease that this process holds."""
-
-    key: str
-    mode: Mode
-    waited_seconds: float
-
-
 def default_directory() -> Path:
     """Return the folder of leases: $HARNESS_LEASE_DIR, or a folder in /tmp that all users share.
 
@@ -163,8 +152,8 @@ def lease(
     memory: Memory = _UNSTATED,
     on_wait: Callable[[tuple[Holder, ...]], None] = lambda holders: None,
     interrupted: Callable[[], bool] = lambda: False,
-) -> Iterator[Lease]:
-    """Hold a device during a `with` block.
+) -> Iterator[float]:
+    """Hold a device during a `with` block. Yields the seconds of the wait for it.
 
     Threads take leases as processes do. Do not take a second lease of a device inside the first.
 
@@ -195,7 +184,7 @@ def lease(
                 time.sleep(_LINGER_SECONDS)
             while others := other_processes(device, folder.parent):
                 time.sleep(wait.pause(others))
-        yield Lease(key, mode, round(wait.waited, 3))
+        yield round(wait.waited, 3)
 
 
 @dataclass

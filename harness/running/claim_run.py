@@ -248,7 +248,7 @@ class ClaimRun:
                     on_wait=waiting,
                     interrupted=lambda: self._shared.interruption.requested,
                 )
-                self._waited += held.enter_context(taken).waited_seconds
+                self._waited += held.enter_context(taken)
             with turn.idle():
                 turn.resume()
             self.awaited, began = "", time.monotonic()

@@ -23,7 +23,6 @@ from syrupy.assertion import SnapshotAssertion
 from harness.execution.lease import (
     CPU,
     Holder,
-    Lease,
     LeaseUnavailable,
     Memory,
     WaitInterrupted,
@@ -79,8 +78,8 @@ def holders(folder: Path) -> Iterator[Holders]:
 
 def ask(mode: str, folder: Path, seconds: float = 0, key: str = "GPU-a", holder: str = "F-ASKS-001") -> float:
     """Take and return a lease; return the seconds that it took."""
-    with lease(key, mode=mode, holder=holder, wait_seconds=seconds, directory=folder) as held:  # type: ignore[arg-type]
-        return held.waited_seconds
+    with lease(key, mode=mode, holder=holder, wait_seconds=seconds, directory=folder) as waited:  # type: ignore[arg-type]
+        return waited
 
 
 def test_shared_leases_are_held_together(holders: Holders, folder: Path) -> None:
@@ -135,8 +134,8 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
     reports: list[tuple[Holder, ...]] = []
     with lease(
         "GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, on_wait=reports.append
-    ) as held:
-        assert held.waited_seconds > 0.4
+    ) as waited:
+        assert waited > 0.4
         process.wait()  # the lock of its name is freed after that of the device
         assert [holder.text for holder in list_holders(folder / "GPU-a")] == ["F-A"]
     assert reports[0][0].text == "F-HOLDER-001"
@@ -303,7 +302,7 @@ def test_leases_survive_the_removal_of_their_folder(folder: Path) -> None:
 def test_shared_leases_share_the_memory(folder: Path, gib: float, is_free: bool) -> None:
     """A lease waits until the others leave enough memory for it. The only holder may use more than there is."""
 
-    def hold(gib: float) -> AbstractContextManager[Lease]:
+    def hold(gib: float) -> AbstractContextManager[float]:
         memory = Memory(gib, 100.0)
         return lease("gpu-7", mode="shared", holder=f"{gib:g} GiB", wait_seconds=0, directory=folder, memory=memory)
 
@@ -353,9 +352,10 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
     pynvml.running = [(4194999, 1)]
     threading.Timer(0.9, pynvml.running.clear).start()
     reports: list[tuple[Holder, ...]] = []
-    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, on_wait=reports.append) as held:
-        assert held.key == H200.uuid
-        assert held.waited_seconds > 0.4
+    with lease(
+        H200, mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, on_wait=reports.append
+    ) as waited:
+        assert waited > 0.4
     assert reports[0][0].text == snapshot
     child.communicate(b"\n")
 

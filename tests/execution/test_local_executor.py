@@ -297,9 +297,8 @@ def test_lease_trial_telemetry_and_residency_are_of_one_gpu(
     second = {**copy.deepcopy(first), **memory, **listed, "nvmlDeviceGetUUID": {"value": "GPU-second"}}
     monkeypatch.setitem(driver.RECORDING, "devices", [first, second])
     gpu = Gpu(1, "GPU-second", "NVIDIA H200", "9.0", 140 << 30, "NVML", False)
-    with lease(gpu, mode="shared", holder="F-TOY-SORT-001", wait_seconds=0, directory=tmp_path / "leases") as held:
+    with lease(gpu, mode="shared", holder="F-TOY-SORT-001", wait_seconds=0, directory=tmp_path / "leases"):
         result = run(executor, "prints its environment", gpu=gpu)
-    assert held.key == gpu.uuid == "GPU-second"
     assert f"CUDA_VISIBLE_DEVICES={gpu.uuid}" in result.stdout.text
     assert result.telemetry.peak("gpu_memory_used_bytes") == 7 << 30
     assert result.observation.residency.driver_seen is False
