@@ -262,15 +262,6 @@ def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
             x={"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "minLength": 1}}
         ),
         contract_with(
-            x={
-                "type": "array",
-                "minItems": 9,
-                "uniqueItems": True,
-                "x-source": "a test",
-                "items": {"type": "string", "pattern": "^[a-z]+$"},
-            }
-        ),
-        contract_with(
             x={"type": "object", "minProperties": 1, "additionalProperties": {"type": "number", "minimum": 0}}
         ),
         contract_with(

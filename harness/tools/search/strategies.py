@@ -125,13 +125,69 @@ def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     ]
     few = st.lists(item, min_size=1, max_size=3)
     if schema.get("uniqueItems"):
-        inner = schema.get("items", {})
-        if inner.get("type") == "string" and not inner.keys() & {"const", "enum"}:  # the pool has few texts
-            item |= _any_text(inner).filter(_fits(inner))
-        return st.lists(item, min_size=least, max_size=longest, unique_by=identity)
+        others = _distinct(schema.get("items", {"type": "number"}), pool, max(sizes[:3]) + 3)
+        if len(others) < least:  # a type with few values, or texts of a pattern
+            return st.lists(item, min_size=least).map(_unique)
+        return st.builds(lambda size, chosen: _unique([*chosen, *others])[:size], st.sampled_from(sizes[:3]), few)
     return st.builds(
         lambda size, chosen: [chosen[index % len(chosen)] for index in range(size)], st.sampled_from(sizes), few
     )
+
+
+def _distinct(schema: JsonObject, pool: tuple[Any, ...], count: int) -> list[Any]:
+    """Return up to `count` different values that satisfy a schema, without drawing them."""
+    fits = _fits(schema)
+    if "const" in schema or "enum" in schema:
+        candidates: Iterable[Any] = schema.get("enum", [schema.get("const")])
+    elif schema["type"] in ("number", "integer"):
+        candidates = _spread(schema, count)
+    elif schema["type"] == "string":
+        length = max(schema.get("minLength", 1), len(str(count)))
+        candidates = [
+            *(text for text in pool if isinstance(text, str)),
+            *(f"{number:0{length}}" for number in range(count)),
+        ]
+    elif schema["type"] == "array":
+        least = max(1, schema.get("minItems", 1))
+        inner = _distinct(schema.get("items", {"type": "number"}), pool, count + least - 1)
+        candidates = [inner[first : first + least] for first in range(len(inner) - least + 1)]
+    elif schema["type"] == "object":
+        names = [*schema.get("properties", {})] or [f"name{index}" for index in range(schema.get("minProperties", 1))]
+        columns = [
+            _distinct(
+                schema.get("properties", {}).get(name) or schema.get("additionalProperties", {"type": "number"}),
+                pool,
+                count,
+            )
+            for name in names
+        ]
+        rows = range(count) if all(columns) else ()
+        candidates = [
+            {name: column[row % len(column)] for name, column in zip(names, columns, strict=True)} for row in rows
+        ]
+    else:
+        candidates = [False, True] if schema["type"] == "boolean" else [None]
+    return _unique(filter(fits, candidates))[:count]
+
+
+def _spread(schema: JsonObject, count: int) -> Iterator[Any]:
+    """Numbers between the bounds of a schema, from the one nearest to zero on."""
+    least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
+    most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+    step = schema.get("multipleOf", 1)
+    if schema["type"] == "number" and "multipleOf" not in schema and math.isfinite(most - least):
+        step = (most - least) / (count + 2)
+    if math.isfinite(least):
+        first = least
+    elif math.isfinite(most):
+        first, step = most, -step
+    else:
+        first = 0
+    if schema["type"] == "integer" or "multipleOf" in schema:
+        first = math.ceil(first / step) * step  # towards the inside: `step` is negative below an upper bound
+    for index in range(count + 3):
+        number = first + index * step
+        yield int(number) if schema["type"] == "integer" else number
 
 
 def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
@@ -140,19 +196,12 @@ def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool
     good = list(filter(fits, raw))
     if good or "pattern" not in schema:
         return st.sampled_from(good or raw)
-    return _any_text(schema).filter(fits)
-
-
-def _any_text(schema: JsonObject) -> Strategy:
-    """Texts with the length or the pattern of a schema. They may violate its other keywords."""
-    if "pattern" not in schema:
-        return st.text(min_size=schema.get("minLength", 0), max_size=schema.get("maxLength"))
     try:  # as Python reads the pattern; the check reads nearly every pattern in the same way
         strategy = st.from_regex(schema["pattern"], fullmatch=True)
         strategy.validate()
     except Exception:  # Python does not accept all of its syntax
         return st.just("")
-    return strategy
+    return strategy.filter(fits)
 
 
 def _numbers(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:

@@ -228,8 +228,8 @@ def _drawn(source: Strategy, wanted: Callable[[Any], bool], budget: int) -> dict
         hypothesis.seed(0)(hypothesis.settings(_SETTINGS, max_examples=budget)(hypothesis.given(source)(each)))()
     except _Found as found:
         return found.measurements
-    except (hypothesis.errors.Unsatisfiable, hypothesis.errors.InvalidArgument):
-        pass  # too few values have this form
+    except hypothesis.errors.Unsatisfiable:
+        pass
     return None
 
 
