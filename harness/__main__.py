@@ -28,7 +28,8 @@ def main() -> None:
         os.write(2, b"harness: interrupted\n")
         os._exit(_INTERRUPTED)
     except SystemExit as end:
-        if threading.active_count() > 1 or not isinstance(end.code, int):
+        awaited = [thread for thread in threading.enumerate() if not thread.daemon]
+        if len(awaited) > 1 or not isinstance(end.code, int):
             raise
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
