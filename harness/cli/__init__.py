@@ -20,7 +20,7 @@ import click
 
 from harness.base.plugins import NAME, Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
-from harness.report.terminal.printing import let_go, tell
+from harness.report.terminal.printing import discard_unwritten, tell
 from harness.report.terminal.workflow_commands import annotate, escape_outputs
 
 __all__ = ["main"]
@@ -167,7 +167,7 @@ def main() -> None:
         _say("interrupted")
         status = ExitStatus.INTERRUPTED
     except (_ReaderLeftError, BrokenPipeError):
-        let_go(sys.stdout)
+        discard_unwritten(sys.stdout)
         status = ExitStatus.UNREAD
     except SystemExit:
         raise
@@ -179,7 +179,7 @@ def main() -> None:
         # Python's own status for a crash is 1, which means FAIL.
         if isinstance(error, OSError) and error.errno in _FULL:
             if error.filename is None:
-                let_go(sys.stdout)
+                discard_unwritten(sys.stdout)
             place = error.filename or "the output"
             _say(f"{place} cannot be written: {error.strerror}; free some space and run it again")
             status = ExitStatus.NOT_MEASURED

@@ -31,7 +31,7 @@ from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
 from harness.evidence.signing import signing
 from harness.report.messages.qualifiers import refutation_text
-from harness.report.terminal.printing import let_go, tell, tell_all
+from harness.report.terminal.printing import discard_unwritten, tell, tell_all
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def perform(options: RunOptions, project: Project, request: RunRequest, watch: H
         finally:
             failures = relay.close()
     for output in (sys.stdout, sys.stderr):
-        let_go(output)
+        discard_unwritten(output)
     missed = _is_missing(failures, None if options.event_lines else handlers[0])
     if finished.interrupted:
         return ExitStatus.INTERRUPTED

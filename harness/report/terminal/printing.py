@@ -27,7 +27,7 @@ __all__ = [
     "Block",
     "Line",
     "Table",
-    "let_go",
+    "discard_unwritten",
     "lines_of",
     "styled",
     "tell",
@@ -183,7 +183,7 @@ def tell_json(document: Any) -> None:
     click.echo(json.dumps(strictjson.tag_nonfinite(redactor().mask_json(document)), indent=2, allow_nan=False))
 
 
-def let_go(stream: IO[str]) -> None:
+def discard_unwritten(stream: IO[str]) -> None:
     """Discard the unwritten rest of a stream that cannot take it. Python would write it at exit, with an error."""
     try:
         stream.flush()
