@@ -262,12 +262,12 @@ def matching(expression: str, length: int) -> int:
 
     Each character costs as much as an atom, and is repeated as often as all counts together ask.
     """
-    flags = set(_FLAGS.findall(expression))
+    flags = set("".join(_FLAGS.findall(expression)))
     if "x" in flags:  # counts then may contain spaces and comments
         return _NEVER
     atoms = 10 * len(expression) + sum(steps * len(atom.findall(expression)) for atom, steps in _ATOMS)
     counts = [max(1, *map(int, filter(None, pair))) for pair in _COUNT.findall(expression)]
-    compiling = math.prod([atoms, *counts]) * (_FOLDED if flags else 1)
+    compiling = math.prod([atoms, *counts]) * (_FOLDED if "i" in flags else 1)
     return 250 + compiling + length * compiling // 10 // _STATES
 
 
@@ -276,7 +276,7 @@ _ATOMS = ((re.compile(r"\\[wWpP]"), 10_000), (re.compile(r"\.|\[\^|\\[dDsSbB]"),
 _COUNT = re.compile(r"\{(\d{1,9}),?(\d{0,9})\}")
 _FOLDED = 200
 """Factor for an expression that ignores case."""
-_FLAGS = re.compile(r"\(\?[a-zA-Z-]*([ix])")
+_FLAGS = re.compile(r"\(\?([a-zA-Z-]+)")
 _NEVER = 1 << 62
 
 
